@@ -1,0 +1,43 @@
+"""barymesh: Wasserstein barycenters, exact on one machine, with a certificate.
+
+import barymesh as bm result = bm.barycenter([bm.Gaussian(-2, 0.5), bm.Gaussian(3, 1.0)], reg=0.05) result.weights,
+result.support.points, result.gap result.plot()
+"""
+
+from __future__ import annotations
+
+from barymesh.api import barycenter
+from barymesh.errors import BarymeshError
+from barymesh.files import read_measures
+from barymesh.grid import Grid
+from barymesh.history import History
+from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
+from barymesh.problem import Problem
+from barymesh.result import Result
+from barymesh.status import Status
+from barymesh.support import Support
+
+__version__ = "0.1.0"
+
+load = Result.load
+
+__all__ = [
+    "BarymeshError",
+    "Distribution",
+    "Empirical",
+    "Gaussian",
+    "Grid",
+    "Histogram",
+    "History",
+    "Image",
+    "Measure",
+    "Mixture",
+    "Problem",
+    "Result",
+    "Sampler",
+    "Status",
+    "Support",
+    "barycenter",
+    "load",
+    "read_measures",
+]

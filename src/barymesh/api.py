@@ -1,0 +1,168 @@
+"""The one call most people need."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from barymesh.cost import SQUARED, CostLike
+from barymesh.errors import NumericalError, OptionError
+from barymesh.history import History
+from barymesh.metrics import consensus_error, feasibility_residual
+from barymesh.problem import PRECISIONS, Problem
+from barymesh.result import Result
+
+if TYPE_CHECKING:
+    from barymesh.exact.solver import State
+
+METHODS = ("sinkhorn",)
+
+
+def barycenter(
+    measures: Any,
+    support: Any = None,
+    *,
+    reg: float,
+    relative_reg: bool = False,
+    weights: ArrayLike | None = None,
+    cost: CostLike = SQUARED,
+    network: Any = None,
+    method: str = "sinkhorn",
+    max_iter: int = 5000,
+    tol: float = 1e-6,
+    seed: int = 0,
+    samples: int = 1000,
+    precision: str = "float64",
+    start: Result | None = None,
+    callback: Callable[[State], bool | None] | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """The entropic Wasserstein barycenter of the measures: the ``weights`` on ``support`` that minimise ``sum_i w_i
+    W_reg(weights, mu_i)``.
+
+    Parameters
+    ----------
+    measures
+        A list of measures (Gaussian, Mixture, Empirical, Histogram, Image, frozen ``scipy.stats`` distributions,
+        functions ``(size, rng) -> samples``, arrays of samples ``(N, d)``), in any mix; or one array: ``(m, n)`` for
+        histograms on the support, one a row, or ``(m, *shape)`` for images.
+    support
+        Where the barycenter lives: points ``(n, d)``, a ``Support``, ``None`` (the measures' common points if they have
+        some, else chosen from the data) or ``"auto"`` (always chosen from the data). The reason for a choice is
+        printed, and kept in ``result.support.reason``.
+    reg
+        Entropic regularisation, in units of the cost; with ``relative_reg=True`` a multiple of the median cost. Smaller
+        is sharper and slower.
+    weights
+        Importance of each measure; normalised to sum 1. Uniform by default.
+    cost
+        ``"sqeuclidean"`` (default), ``"euclidean"``, any metric of ``scipy.spatial.distance``, a function ``(support,
+        atoms) -> matrix``, or, for histograms, a matrix ``(n, N)``.
+    method
+        ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
+        plain one must.
+    max_iter, tol
+        Stop once the measures' own estimates agree with the barycenter to ``tol`` (mean L1 distance), or after
+        ``max_iter`` iterations.
+    seed, samples
+        Measures that can only be sampled are replaced by ``samples`` draws; they depend on (seed, node) alone.
+    precision
+        ``"float64"`` or ``"float32"`` arithmetic inside the oracles; float32 is faster and good to about 1e-5.
+    start
+        A previous Result on the same measures and support, to continue from.
+    callback
+        Called with a ``State`` after every iteration; return True to stop.
+    progress
+        Show progress on the terminal; by default only if there is one.
+
+    Returns
+    -------
+    Result
+        Always; ``result.success`` tells whether the tolerance was reached, ``result.gap`` certifies the objective.
+        Ctrl-C returns the best result so far, with status INTERRUPTED.
+    """
+    if network is not None:
+        raise OptionError(f"network={network!r}: this version computes on one machine; leave network out.")
+    if method not in METHODS:
+        raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
+    if max_iter < 1:
+        raise OptionError(f"max_iter is {max_iter}; it must be at least 1.")
+    if not (np.isfinite(tol) and tol >= 0):
+        raise OptionError(f"tol is {tol}; it must be a finite number, 0 or larger.")
+    problem = Problem.create(
+        measures,
+        support,
+        reg=reg,
+        relative_reg=relative_reg,
+        weights=weights,
+        cost=cost,
+        seed=seed,
+        samples=samples,
+        precision=precision,
+    )
+    showing = sys.stderr.isatty() if progress is None else progress
+    if problem.support.reason and (showing or support == "auto" if isinstance(support, str) else showing):
+        print(f"Support: {problem.support.reason}.", file=sys.stderr)
+    return solve_problem(problem, max_iter=max_iter, tol=tol, start=start, callback=callback, progress=showing)
+
+
+def solve_problem(
+    problem: Problem,
+    *,
+    max_iter: int,
+    tol: float,
+    start: Result | None = None,
+    callback: Callable[[State], bool | None] | None = None,
+    progress: bool = False,
+) -> Result:
+    """Run the exact solver on a Problem and certify its answer."""
+    from barymesh.exact import certify, solve
+    from barymesh.oracle import build_oracle
+    from barymesh.report.progress import following
+
+    began = time.perf_counter()
+    first = None
+    if start is not None:
+        expected = (len(problem.measures), problem.support.size)
+        if start.duals.shape != expected:
+            raise OptionError(
+                f"start= is a result for {start.duals.shape} (measures, support points); this problem has {expected}."
+            )
+        first = start.duals / problem.reg
+    oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision])
+    with following(tol, max_iter, progress, callback) as watch:
+        solution = solve(oracle, problem.weights, max_iter=max_iter, tol=tol, start=first, callback=watch)
+    bounds = certify(oracle, problem.weights, solution.x, solution.log_p, solution.p, problem.largest_cost())
+    node_weights = np.exp(solution.log_p)
+    duals = problem.reg * solution.x
+    if not (np.isfinite(solution.p).all() and np.isfinite(duals).all()):
+        raise NumericalError(
+            "The barycenter came out with numbers that are not finite. Please report this with the data."
+        )
+    return Result(
+        weights=solution.p,
+        support=problem.support,
+        node_weights=node_weights,
+        duals=duals,
+        value=bounds.upper,
+        gap=bounds.gap,
+        consensus=consensus_error(node_weights, solution.p, problem.weights),
+        feasibility=feasibility_residual(duals, problem.weights),
+        reg=problem.reg,
+        method="sinkhorn",
+        status=solution.status,
+        iterations=solution.iterations,
+        seconds=time.perf_counter() - began,
+        history=History(
+            {
+                "iteration": np.arange(1, solution.iterations + 1, dtype=float),
+                "consensus": solution.errors,
+                "dual_objective": problem.reg * solution.duals,
+            }
+        ),
+    )

@@ -1,0 +1,115 @@
+"""The cost of moving a unit of mass from a support point z to a place y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import CostError
+
+Floats = NDArray[np.float64]
+SQUARED = "sqeuclidean"
+EUCLIDEAN = "euclidean"
+# metrics that are sums over the axes, so that exp(-cost/reg) is a product: their one-axis form
+SEPARABLE: dict[str, Callable[[Floats], Floats]] = {SQUARED: np.square, "cityblock": np.abs}
+# costs computed at once when only their largest is wanted
+LARGEST_BLOCK = 4_000_000
+CostLike = str | Callable[[Floats, Floats], Any] | NDArray[Any]
+
+
+class Cost:
+    """A cost function, made from whatever the user gave.
+
+    ``spec`` is a `scipy.spatial.distance` metric name, a callable ``(z (n, d), y (N, d)) -> (n, N)``, or a precomputed
+    matrix ``(n, N)`` between the support and the common atoms of discrete measures.
+    """
+
+    def __init__(self, spec: CostLike = SQUARED) -> None:
+        self.matrix_given: Floats | None = None
+        self.function: Callable[[Floats, Floats], Any] | None = None
+        if isinstance(spec, str):
+            self.name = spec
+            if spec not in (SQUARED, EUCLIDEAN):
+                _check_metric(spec)
+        elif callable(spec):
+            self.name = getattr(spec, "__name__", "callable")
+            self.function = spec
+        else:
+            self.name = "precomputed"
+            matrix = np.asarray(spec, dtype=float)
+            if matrix.ndim != 2:
+                raise CostError(
+                    f"A precomputed cost must be a matrix (support, atoms), not an array of shape {matrix.shape}."
+                )
+            self.matrix_given = _checked(matrix, "The precomputed cost")
+
+    @property
+    def squared(self) -> bool:
+        return self.name == SQUARED and self.function is None
+
+    @property
+    def separable(self) -> Callable[[Floats], Floats] | None:
+        """The one-axis form for costs that add up over the axes, else None."""
+        if self.function is not None or self.matrix_given is not None:
+            return None
+        return SEPARABLE.get(self.name)
+
+    def matrix(self, support: Floats, atoms: Floats) -> Floats:
+        """Costs ``(n, N)`` between support points ``(n, d)`` and atoms ``(N, d)``."""
+        if self.matrix_given is not None:
+            expected = (support.shape[0], atoms.shape[0])
+            if self.matrix_given.shape != expected:
+                raise CostError(
+                    f"The precomputed cost has shape {self.matrix_given.shape}; {expected} is needed: "
+                    "a row for each support point, a column for each atom."
+                )
+            return self.matrix_given
+        if self.function is not None:
+            given = np.asarray(self.function(support, atoms), dtype=float)
+            if given.shape != (support.shape[0], atoms.shape[0]):
+                raise CostError(
+                    f"The cost function {self.name!r} returned shape {given.shape} for {support.shape[0]} support "
+                    f"points and "
+                    f"{atoms.shape[0]} atoms; it must return ({support.shape[0]}, {atoms.shape[0]})."
+                )
+            return _checked(given, f"The cost function {self.name!r}")
+        from scipy.spatial.distance import cdist
+
+        return _checked(cdist(support, atoms, self.name), f"The metric {self.name!r}")
+
+    def largest(self, support: Floats, atoms: Floats) -> float:
+        """An upper bound on the cost between any support point and any atom."""
+        reach = np.maximum(support.max(axis=0) - atoms.min(axis=0), atoms.max(axis=0) - support.min(axis=0))
+        if self.separable is not None:
+            return float(self.separable(np.abs(reach)).sum())
+        if self.name == EUCLIDEAN and self.function is None:
+            return float(np.linalg.norm(reach))
+        rows = max(1, LARGEST_BLOCK // atoms.shape[0])
+        if self.matrix_given is not None:
+            return float(self.matrix_given.max())
+        return max(float(self.matrix(support[k : k + rows], atoms).max()) for k in range(0, support.shape[0], rows))
+
+
+def _checked(matrix: Floats, what: str) -> Floats:
+    if not np.isfinite(matrix).all() or matrix.min(initial=0.0) < 0:
+        bad = np.argwhere(~(np.isfinite(matrix) & (matrix >= 0)))[0]
+        raise CostError(
+            f"{what} has the value {matrix[tuple(bad)]} at row {bad[0]}, column {bad[1]}; costs must be finite and "
+            f"not negative."
+        )
+    return matrix
+
+
+def _check_metric(name: str) -> None:
+    from scipy.spatial.distance import cdist
+
+    try:
+        cdist(np.zeros((1, 1)), np.ones((1, 1)), name)
+    except ValueError as error:
+        raise CostError(
+            f"Unknown cost {name!r}. Give 'sqeuclidean', 'euclidean', another metric of scipy.spatial.distance, "
+            "a function (support, atoms) -> matrix, or a matrix."
+        ) from error

@@ -1,0 +1,55 @@
+"""Every error barymesh raises on purpose. All derive from BarymeshError, so one ``except`` catches them."""
+
+from __future__ import annotations
+
+
+class BarymeshError(Exception):
+    """Base of all errors of barymesh."""
+
+
+class MeasureError(BarymeshError, ValueError):
+    """A measure is empty, has bad weights or coordinates, or cannot be read in one way only."""
+
+
+class SamplerError(MeasureError):
+    """A sampler returned something that is not a finite array of the promised shape."""
+
+
+class SupportError(BarymeshError, ValueError):
+    """The support of the barycenter is empty, has duplicates, or does not fit the measures."""
+
+
+class DimensionError(BarymeshError, ValueError):
+    """Measures, support or cost live in spaces of different dimension."""
+
+
+class CostError(BarymeshError, ValueError):
+    """The cost is unknown, or gave values that are not finite and non-negative."""
+
+
+class RegularisationError(BarymeshError, ValueError):
+    """``reg`` is not a positive finite number."""
+
+
+class WeightError(BarymeshError, ValueError):
+    """The weights of the measures are negative, not finite, all zero, or of the wrong number."""
+
+
+class OptionError(BarymeshError, ValueError):
+    """An option has a value that means nothing, such as an unknown method or a negative tolerance."""
+
+
+class FileError(BarymeshError, OSError):
+    """A file is missing, truncated, or of a kind barymesh does not read."""
+
+
+class ConfigError(BarymeshError, ValueError):
+    """A configuration file has an unknown key or a bad value; the message names key and line."""
+
+
+class NotEnoughMemoryError(BarymeshError, MemoryError):
+    """The work would need more memory than the machine has free. Raised before anything is allocated."""
+
+
+class NumericalError(BarymeshError, ArithmeticError):
+    """A computation produced a number that is not finite; nothing of it was returned."""

@@ -1,0 +1,8 @@
+"""The exact solver for all measures on one machine, and the certificate that tells how good its answer is."""
+
+from __future__ import annotations
+
+from barymesh.exact.certificate import Certificate, certify
+from barymesh.exact.solver import Solution, State, solve
+
+__all__ = ["Certificate", "Solution", "State", "certify", "solve"]

@@ -1,0 +1,98 @@
+"""Compiled passes over the history of an Anderson-accelerated iteration, one row of ``(m, n)`` at a time."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from barymesh.compiling import compiled_parallel
+from barymesh.oracle.vector_math import fast_exp
+
+
+@compiled_parallel
+def weighted_mean(rows, weights, out):
+    """``out = weights @ rows``. Not by BLAS, whose threads would go on spinning beside numba's."""
+    width = 64
+    for block in numba.prange((out.size + width - 1) // width):
+        start, stop = block * width, min(out.size, (block + 1) * width)
+        total = out[start:stop]
+        total[:] = 0.0
+        for i in range(rows.shape[0]):
+            w = weights[i]
+            part = rows[i, start:stop]
+            for k in range(stop - start):
+                total[k] += w * part[k]
+
+
+@compiled_parallel
+def residual(log_p, mean, p, out_error):
+    """``log_p <- mean - log_p`` row by row; ``out_error[i] = sum_l |p_i(l) - p(l)|``."""
+    for i in numba.prange(log_p.shape[0]):
+        line = log_p[i]
+        error = 0.0
+        for k in range(line.size):
+            error += abs(fast_exp(line[k]) - p[k])
+        for k in range(line.size):
+            line[k] = mean[k] - line[k]
+        out_error[i] = error
+
+
+@compiled_parallel
+def close_slot(r, relaxation, change, move):
+    """The slot held the previous residual and the step taken; now ``change = dr`` and ``move = dx + relaxation *
+    dr``."""
+    for i in numba.prange(r.shape[0]):
+        line, dr, dx = r[i], change[i], move[i]
+        for k in range(line.size):
+            difference = line[k] - dr[k]
+            dr[k] = difference
+            dx[k] += relaxation * difference
+
+
+@compiled_parallel
+def gram(changes, count, r, weights, p, out):
+    """``out[i, q, s] = w_i sum_l p_l d_q d_s`` for residual differences d, and ``out[i, q, count] = w_i sum_l p_l d_q
+    r``."""
+    for i in numba.prange(r.shape[0]):
+        scaled = np.empty(p.size)
+        line = r[i]
+        for q in range(count):
+            left = changes[q, i]
+            for k in range(p.size):
+                scaled[k] = weights[i] * p[k] * left[k]
+            for s in range(q, count):
+                right = changes[s, i]
+                total = 0.0
+                for k in range(p.size):
+                    total += scaled[k] * right[k]
+                out[i, q, s] = total
+            total = 0.0
+            for k in range(p.size):
+                total += scaled[k] * line[k]
+            out[i, q, count] = total
+
+
+@compiled_parallel
+def advance(x, r, drift, fallback, moves, changes, count, coefficients, relaxation, slot):
+    """Take the accelerated step and open the next slot of the history.
+
+    ``x <- x - drift + w r - sum_q c_q (dx_q + w dr_q)``; ``fallback`` gets the plain step ``x - drift + r``; the slot
+    gets the step taken and the residual, from which ``close_slot`` makes the next differences.
+    """
+    for i in numba.prange(x.shape[0]):
+        line, step, plain = x[i], r[i], fallback[i]
+        taken = np.empty(line.size)
+        for k in range(line.size):
+            line[k] -= drift[k]
+            plain[k] = line[k] + step[k]
+            taken[k] = relaxation * step[k]
+        for q in range(count):
+            c = coefficients[q]
+            move = moves[q, i]
+            for k in range(line.size):
+                taken[k] -= c * move[k]
+        new_move, new_change = moves[slot, i], changes[slot, i]
+        for k in range(line.size):
+            line[k] += taken[k]
+            new_move[k] = taken[k]
+            new_change[k] = step[k]

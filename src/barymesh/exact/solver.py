@@ -1,0 +1,136 @@
+"""The exact entropic barycenter of all measures on one machine: Sinkhorn in the dual, safely accelerated.
+
+In units of reg, x_i = lam_i / reg, the plain iteration is
+
+    x_i <- x_i + a - log p_i(x_i),      a = sum_i w_i log p_i(x_i)
+
+(iterative Bregman projections). It keeps ``sum_i w_i x_i = 0``, and lowers the dual function F = sum_i w_i W*_i / reg
+by at least
+
+    D = -log sum_l exp(a_l) = sum_i w_i KL(p | p_i) >= 0,       p = exp(a + D)
+
+(Jensen's inequality), which is how the acceleration is kept honest: an accelerated step that does not lower F by the D
+of the point it left is undone, and the plain step taken in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import NumericalError
+from barymesh.exact.anderson import DEPTH, Anderson
+from barymesh.interrupt import interruptible
+from barymesh.oracle.base import Oracle
+from barymesh.status import Status
+
+Floats = NDArray[np.float64]
+# F is a sum of numbers of its own size: differences below this share of it are rounding
+ROUNDING = 1e-13
+# once F changes by rounding only, the error must not grow beyond this multiple of the least seen
+ERROR_GROWTH = 100.0
+
+
+@dataclass(frozen=True)
+class State:
+    """What a callback sees after each iteration."""
+
+    iteration: int
+    error: float
+    dual: float
+    weights: Floats
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Potentials ``x (m, n)`` in units of reg, their ``log_p (m, n)``, the barycenter ``p (n,)``, and how it went."""
+
+    x: Floats
+    log_p: Floats
+    p: Floats
+    iterations: int
+    error: float
+    dual: float
+    status: Status
+    errors: Floats
+    duals: Floats
+
+
+def solve(
+    oracle: Oracle,
+    weights: Floats,
+    *,
+    max_iter: int,
+    tol: float,
+    start: Floats | None = None,
+    depth: int = DEPTH,
+    callback: Callable[[State], bool | None] | None = None,
+) -> Solution:
+    """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
+    iteration."""
+    from barymesh.exact import anderson_kernels as kernels
+
+    x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
+    anderson = Anderson((oracle.count, oracle.size), depth)
+    node_errors, mean = np.empty(oracle.count), np.empty(oracle.size)
+    errors: list[float] = []
+    duals: list[float] = []
+    log_p = np.empty_like(x)
+    goal, best, accelerated = np.inf, np.inf, False
+    with interruptible() as interrupted:
+        while True:
+            value, _ = oracle.evaluate(x, out=log_p)
+            dual = float(weights @ value)
+            kernels.weighted_mean(log_p, weights, mean)
+            top = mean.max()
+            decrease = float(-(top + np.log(np.exp(mean - top).sum())))
+            p = np.exp(mean + decrease)
+            kernels.residual(log_p, mean, p, node_errors)
+            error = float(weights @ node_errors)
+            finite = bool(np.isfinite([dual, error]).all())
+            lowered = dual <= goal + ROUNDING * (1.0 + abs(dual)) and error <= ERROR_GROWTH * best
+            if accelerated and not (finite and lowered):
+                anderson.reject(x)
+                accelerated = False
+                errors.append(errors[-1])
+                duals.append(duals[-1])
+                continue
+            if not finite:
+                raise NumericalError(
+                    f"The iteration produced a number that is not finite at step {len(errors) + 1} (dual value "
+                    f"{dual}). "
+                    "Check the measures for extreme coordinates, or use a larger reg."
+                )
+            errors.append(error)
+            duals.append(dual)
+            best = min(best, error)
+            status = _ending(
+                error, tol, len(errors), max_iter, interrupted, callback, State(len(errors), error, dual, p)
+            )
+            if status is not None:
+                break
+            goal = dual - decrease
+            accelerated = anderson.step(x, log_p, weights, p)
+    return Solution(x, mean - log_p, p, len(errors), error, dual, status, np.array(errors), np.array(duals))
+
+
+def _ending(
+    error: float,
+    tol: float,
+    iterations: int,
+    max_iter: int,
+    interrupted: Callable[[], bool],
+    callback: Callable[[State], bool | None] | None,
+    state: State,
+) -> Status | None:
+    """Why to stop now, or None to go on."""
+    if error <= tol:
+        return Status.CONVERGED
+    if callback is not None and callback(state):
+        return Status.STOPPED
+    if interrupted():
+        return Status.INTERRUPTED
+    return Status.MAX_ITERATIONS if iterations >= max_iter else None

@@ -1,0 +1,250 @@
+"""Read measures from files: arrays, tables, images, and folders of them.
+
+One file is one measure, except for files that hold a stack (IDX image sets, a single ``.npy`` given alone, ``.npz``
+with several arrays). Which reading an array gets can be said with ``kind``.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import BarymeshError, FileError, MeasureError, OptionError
+from barymesh.measures import Empirical, Histogram, Image, Measure
+
+Array = NDArray[Any]
+KINDS = ("samples", "image", "histogram")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm")
+ARRAYS = (".npy", ".npz")
+TABLES = (".csv", ".parquet")
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+WEIGHT_COLUMNS = ("weight", "weights", "mass")
+
+
+def read_measures(paths: str | Path | Iterable[str | Path], *, kind: str | None = None, invert: bool = False) -> Any:
+    """Measures from files and folders, in the order given; a folder's files in the order of their names.
+
+    ``.csv`` and ``.parquet`` hold samples, one a row, with an optional column ``weight``. ``.png`` and other images
+    hold brightness (darkness, with ``invert``). IDX files hold a stack of images. ``.npz`` holds ``points`` and
+    ``weights``, or one array a measure. ``.npy`` holds samples ``(N, d)``, an image, or, given alone, a stack ``(m,
+    n)`` or ``(m, *shape)`` as in ``barycenter``. ``kind`` ("samples", "image" or "histogram") settles what bare arrays
+    are.
+    """
+    if kind is not None and kind not in KINDS:
+        raise OptionError(f"kind is {kind!r}; choose one of {', '.join(KINDS)}.")
+    given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
+    if not given:
+        raise FileError("No data files were given.")
+    files = [file for path in given for file in _files_in(path)]
+    if len(files) == 1 and given[0].is_file() and files[0].suffix == ".npy":
+        stack = _read_npy(files[0])
+        if kind is None:
+            return stack
+        return [_with_name(files[0], _as_kind, row, kind) for row in stack]
+    return [measure for file in files for measure in _with_name(file, _read, file, kind, invert)]
+
+
+def _with_name(file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
+    """``read(*arguments)``; every error says which file it is about."""
+    try:
+        return read(*arguments)
+    except FileError:
+        raise
+    except BarymeshError as error:
+        raise type(error)(f"{file}: {error}") from error
+    except OSError as error:
+        raise FileError(f"{file} cannot be read: {error.strerror or error}.") from error
+
+
+def _files_in(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith(".") and _known(f))
+        if not found:
+            raise FileError(
+                f"The folder {path} holds no file barymesh reads ({', '.join((*ARRAYS, *TABLES, '.png'))}, IDX)."
+            )
+        return found
+    if not path.exists():
+        raise FileError(f"There is no file or folder {path}.")
+    if not _known(path):
+        raise FileError(
+            f"{path}: files ending in {path.suffix or 'nothing'} are not read. Known: "
+            f"{', '.join((*ARRAYS, *TABLES, *IMAGES))}, and IDX."
+        )
+    return [path]
+
+
+def _known(file: Path) -> bool:
+    return file.suffix.lower() in (*ARRAYS, *TABLES, *IMAGES) or _is_idx(file)
+
+
+def _is_idx(file: Path) -> bool:
+    name = file.name.removesuffix(".gz")
+    return name.endswith(".idx") or "-idx" in name or ".idx" in name
+
+
+def _read(file: Path, kind: str | None, invert: bool) -> list[Any]:
+    suffix = file.suffix.lower()
+    if _is_idx(file):
+        return _stack_of_images(file, _read_idx(file))
+    if suffix == ".npz":
+        return _read_npz(file, kind)
+    if suffix == ".npy":
+        return [_as_kind(_read_npy(file), kind)]
+    if suffix == ".csv":
+        return [_table(*_read_csv(file))]
+    if suffix == ".parquet":
+        return [_table(*_read_parquet(file))]
+    return [Image(_read_image(file, invert))]
+
+
+def _as_kind(array: Array, kind: str | None) -> Measure | Array:
+    """A bare array as the measure the user says it is; left to ``barycenter``'s own rules if nothing was said."""
+    if kind == "samples":
+        return Empirical(array)
+    if kind == "image":
+        return Image(array)
+    if kind == "histogram":
+        return Histogram(array)
+    return array
+
+
+def _read_npy(file: Path) -> Array:
+    return np.asarray(_numbers(file, lambda: np.load(file, allow_pickle=False)))
+
+
+def _read_npz(file: Path, kind: str | None) -> list[Any]:
+    def load() -> dict[str, Array]:
+        with np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+
+    arrays = _numbers(file, load)
+    if not arrays:
+        raise FileError(f"{file} holds no array.")
+    if "points" in arrays:
+        return [Empirical(arrays["points"], arrays.get("weights"))]
+    return [_as_kind(array, kind) for array in arrays.values()]
+
+
+def _numbers(file: Path, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except Exception as error:  # truncated zip, zlib, header and pickle errors share no base
+        raise FileError(f"{file} is truncated, damaged, or not a NumPy file ({error}).") from error
+
+
+def _read_csv(file: Path) -> tuple[list[str], Array]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{file} is not a text file in UTF-8 ({error}).") from error
+    rows = [
+        (number, row)
+        for number, row in enumerate(csv.reader(text.splitlines()), 1)
+        if any(cell.strip() for cell in row)
+    ]
+    if not rows:
+        raise MeasureError("the file has no rows.")
+    names = [cell.strip() for cell in rows[0][1]]
+    if any(_number(cell) is None for cell in names):
+        rows = rows[1:]
+    else:
+        names = [f"column {k + 1}" for k in range(len(names))]
+    values = np.empty((len(rows), len(names)))
+    for k, (number, row) in enumerate(rows):
+        if len(row) != len(names):
+            raise FileError(
+                f"{file}, line {number}: {len(row)} values where {len(names)} are expected. The file may be truncated."
+            )
+        for j, cell in enumerate(row):
+            value = _number(cell)
+            if value is None:
+                raise FileError(f"{file}, line {number}, {names[j]}: {cell!r} is not a number.")
+            values[k, j] = value
+    return names, values
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan if cell.strip().lower() in ("na", "null") else None
+
+
+def _read_parquet(file: Path) -> tuple[list[str], Array]:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise FileError(
+            f"{file}: reading Parquet needs pyarrow. Install it with: pip install 'barymesh[parquet]'."
+        ) from error
+    try:
+        table = pyarrow.parquet.read_table(file)
+        columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
+    except Exception as error:  # pyarrow raises errors of its own for damage, ValueError for text columns
+        raise FileError(f"{file} is damaged, not Parquet, or has columns that are not numbers ({error}).") from error
+    if not columns:
+        raise MeasureError("the file has no columns.")
+    return list(table.column_names), np.stack(columns, axis=1)
+
+
+def _table(names: list[str], values: Array) -> Empirical:
+    """Rows as samples; a column called weight as their weights."""
+    weighted = [k for k, name in enumerate(names) if name.lower() in WEIGHT_COLUMNS]
+    if len(weighted) > 1:
+        raise MeasureError(f"the columns {[names[k] for k in weighted]} all look like weights; keep one.")
+    points = np.delete(values, weighted, axis=1)
+    return Empirical(points, values[:, weighted[0]] if weighted else None)
+
+
+def _read_image(file: Path, invert: bool) -> Array:
+    from PIL import Image as Pillow
+
+    try:
+        with Pillow.open(file) as picture:
+            # 16-bit and float images keep their depth; everything else becomes 8-bit grey
+            grey = picture if picture.mode.startswith(("I", "F")) else picture.convert("L")
+            pixels = np.asarray(grey, dtype=float)
+    except Exception as error:  # Pillow raises OSError, SyntaxError or its own, by format
+        raise FileError(f"{file} is truncated, damaged, or not an image ({error}).") from error
+    return pixels.max() - pixels if invert else pixels
+
+
+def _read_idx(file: Path) -> Array:
+    try:
+        raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    except (OSError, EOFError) as error:
+        raise FileError(f"{file} is truncated or not a gzip file ({error}).") from error
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in IDX_TYPES:
+        raise FileError(f"{file} is not an IDX file: its first bytes are {raw[:4].hex(' ')}.")
+    dtype, axes = np.dtype(IDX_TYPES[raw[2]]), raw[3]
+    start = 4 + 4 * axes
+    if axes == 0 or len(raw) < start:
+        raise FileError(f"{file} is truncated: its header is incomplete.")
+    shape = struct.unpack(f">{axes}I", raw[4:start])
+    needed = start + dtype.itemsize * math.prod(shape)
+    if len(raw) < needed:
+        raise FileError(f"{file} is truncated: {len(raw)} bytes, where a stack of shape {shape} needs {needed}.")
+    return np.frombuffer(raw, dtype, math.prod(shape), start).reshape(shape)
+
+
+def _stack_of_images(file: Path, stack: Array) -> list[Measure]:
+    if stack.ndim < 2:
+        raise FileError(f"{file} holds a list of {stack.size} numbers (labels?), not images.")
+    if stack.ndim == 2:
+        return [Image(stack)]
+    measures: list[Measure] = []
+    for k, pixels in enumerate(stack):
+        try:
+            measures.append(Image(pixels))
+        except MeasureError as error:
+            raise MeasureError(f"image {k}: {error}") from error
+    return measures

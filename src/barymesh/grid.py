@@ -1,0 +1,82 @@
+"""Regular grids: the shape behind images, volumes and evenly spaced points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+# how far, relative to the spacing, a point may lie from its place and still count as on the grid
+REGULAR = 1e-6
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A regular grid: ``shape[a]`` points along axis a, from ``lower[a]`` to ``upper[a]``, both included.
+
+    Points are listed in C order: the last axis varies fastest, as in ``image.ravel()``.
+    """
+
+    shape: tuple[int, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    @property
+    def dimension(self) -> int:
+        return len(self.shape)
+
+    @cached_property
+    def axes(self) -> tuple[Floats, ...]:
+        """The coordinates along each axis."""
+        return tuple(
+            np.linspace(low, high, count) for low, high, count in zip(self.lower, self.upper, self.shape, strict=True)
+        )
+
+    @property
+    def points(self) -> Floats:
+        """All points, ``(prod(shape), d)``; equal grids share one array."""
+        return _points(self)
+
+    @classmethod
+    def of_image(cls, shape: tuple[int, ...]) -> Grid:
+        """The pixel grid of an image or volume: square pixels, the longest side spanning [0, 1]."""
+        step = 1.0 / max(max(shape) - 1, 1)
+        return cls(shape, (0.0,) * len(shape), tuple(step * (count - 1) for count in shape))
+
+
+@lru_cache(maxsize=64)
+def _points(grid: Grid) -> Floats:
+    return np.stack([a.ravel() for a in np.meshgrid(*grid.axes, indexing="ij")], axis=1)
+
+
+def recognise(points: Floats) -> Grid | None:
+    """The regular grid whose points these are, in C order, or None.
+
+    Only grids of two or more points along some axis count; the order must be that of ``Grid.points``.
+    """
+    n, dimension = points.shape
+    shape: list[int] = []
+    lower, upper = points.min(axis=0), points.max(axis=0)
+    for axis in range(dimension):
+        values = np.unique(points[:, axis])
+        spacing = (upper[axis] - lower[axis]) / max(round((upper[axis] - lower[axis]) / _step(values)), 1)
+        count = round((upper[axis] - lower[axis]) / spacing) + 1 if spacing > 0 else 1
+        shape.append(count)
+        if np.prod(shape, dtype=float) > n:
+            return None
+    grid = Grid(tuple(shape), tuple(map(float, lower)), tuple(map(float, upper)))
+    if int(np.prod(shape)) != n or n < 2:
+        return None
+    spacing = min((u - lo) / (c - 1) for lo, u, c in zip(lower, upper, shape, strict=True) if c > 1)
+    return grid if np.abs(grid.points - points).max() <= REGULAR * spacing else None
+
+
+def _step(sorted_values: Floats) -> float:
+    """The typical distance between neighbouring distinct values; near-duplicates from rounding do not count."""
+    gaps = np.diff(sorted_values)
+    extent = sorted_values[-1] - sorted_values[0]
+    gaps = gaps[gaps > REGULAR * extent / max(sorted_values.size, 1)]
+    return float(np.median(gaps)) if gaps.size else 1.0

@@ -1,0 +1,114 @@
+"""What every measure offers: samples from an addressed generator, and weighted atoms for the oracle."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from barymesh.errors import DimensionError, MeasureError
+from barymesh.grid import Grid
+from barymesh.support import Support
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A discrete measure: weight ``weights[k] > 0`` at the point ``table[index[k]]``; the weights sum to 1.
+
+    ``table (U, d)`` may be shared by many measures (all pixels of a grid, say); ``grid`` is set if it is a grid's
+    points.
+    """
+
+    table: Floats
+    index: Indices
+    weights: Floats
+    grid: Grid | None = None
+
+    @property
+    def points(self) -> Floats:
+        return self.table[self.index]
+
+    @classmethod
+    def from_weights(cls, table: Floats, weights: Floats, grid: Grid | None = None) -> Atoms:
+        """Weights on all points of a table, zeros dropped, normalised to sum 1."""
+        index = np.flatnonzero(weights > 0)
+        kept = weights[index]
+        return cls(table, index, kept / kept.sum(), grid)
+
+
+@dataclass(frozen=True)
+class Discretisation:
+    """How measures that are not discrete become atoms: around which support, how finely, from which generator."""
+
+    support: Support | None = None
+    resolution: float = 0.1
+    samples: int = 1000
+    generator: Callable[[], np.random.Generator] = field(default=lambda: np.random.default_rng(0))
+
+
+class Measure(ABC):
+    """A probability measure on R^d."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """d, or None for a histogram that takes its points from the support."""
+
+    @abstractmethod
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """Independent draws, ``(size, d)``."""
+
+    @abstractmethod
+    def atoms(self, how: Discretisation) -> Atoms:
+        """The measure itself if it is discrete, a quadrature where there is one, else a sample."""
+
+
+def as_points(values: ArrayLike, what: str) -> Floats:
+    """Finite coordinates as ``(N, d)``; a flat list is N points on the line."""
+    points = np.asarray(values, dtype=float)
+    if points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise DimensionError(
+            f"{what} must be an array (N, d) of N points in d dimensions, not of shape {points.shape}."
+        )
+    if points.shape[0] == 0:
+        raise MeasureError(f"{what} is empty: give at least one point.")
+    if not np.isfinite(points).all():
+        row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
+        raise MeasureError(
+            f"{what} has the value {points[row]} at row {row}; remove or mend rows with NaN or infinity."
+        )
+    return points
+
+
+def as_masses(values: ArrayLike, what: str) -> Floats:
+    """Weights that are finite, not negative and not all zero, normalised to sum 1."""
+    masses = np.asarray(values, dtype=float)
+    bad = ~(np.isfinite(masses) & (masses >= 0))
+    if masses.size == 0:
+        raise MeasureError(f"{what} is empty: give at least one weight.")
+    if bad.any():
+        place = tuple(map(int, np.argwhere(bad)[0]))
+        where = place[0] if len(place) == 1 else place
+        raise MeasureError(
+            f"{what} has the value {masses[place]} at position {where}; weights must be finite and not negative."
+        )
+    total = masses.sum()
+    if not total > 0:
+        raise MeasureError(f"{what} has zero mass: every weight is 0. Leave it out, or give it some mass.")
+    scaled = masses / masses.max() if not np.isfinite(total) else masses
+    return np.asarray(scaled / scaled.sum())
+
+
+def draw(points: Floats, masses: Floats, size: int, rng: np.random.Generator) -> Floats:
+    """Independent draws of weighted points."""
+    cumulative = np.cumsum(masses)
+    chosen = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    return np.asarray(points[np.minimum(chosen, masses.size - 1)])

@@ -1,0 +1,147 @@
+"""Turn what a user passes into measures, in exactly one way, or say why there are two.
+
+The rules:
+
+- a list: one measure an item. Measures stay as they are; objects with ``rvs`` are distributions; other callables are
+  samplers; an array ``(N, d)`` is N samples in d dimensions
+- one array ``(m, n)``: m histograms on the n points of the support (rows are measures)
+- one array ``(m, *grid shape)``: m images or volumes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from barymesh.errors import DimensionError, MeasureError
+from barymesh.measures.base import Measure
+from barymesh.measures.distribution import Distribution
+from barymesh.measures.empirical import Empirical
+from barymesh.measures.histogram import Histogram
+from barymesh.measures.image import Image
+from barymesh.measures.sampler import Sampler
+from barymesh.support import Support
+
+# a list item with this many columns or more, on no given support, may as well be a picture
+IMAGE_LIKE = 4
+
+
+def as_measures(given: Any, support: Support | None = None, *, histograms_have_cost: bool = False) -> list[Measure]:
+    """The measures behind ``given``. ``histograms_have_cost``: a cost matrix stands in for the support's
+    coordinates."""
+    if isinstance(given, Measure):
+        raise MeasureError(
+            "One measure was given where a list of measures is needed. Write [measure] for a list of one."
+        )
+    if isinstance(given, str | bytes) or hasattr(given, "__fspath__"):
+        raise MeasureError(f"{given!r} is a path, not measures. Read it first with barymesh.read_measures({given!r}).")
+    if hasattr(given, "__array__"):
+        measures = _from_stack(np.asarray(given), support, histograms_have_cost)
+    elif isinstance(given, Iterable):
+        measures = [_numbered(k, _from_item, item, support) for k, item in enumerate(given)]
+    else:
+        raise MeasureError(f"Measures must be a list or an array, not {type(given).__name__}.")
+    if not measures:
+        raise MeasureError("There are no measures: the list is empty. A barycenter needs at least one.")
+    return measures
+
+
+def _from_item(item: Any, support: Support | None) -> Measure:
+    if isinstance(item, Measure):
+        return item
+    if hasattr(item, "rvs"):
+        return Distribution(item)
+    if callable(item) and not hasattr(item, "__array__"):
+        return Sampler(item)
+    if isinstance(item, str | bytes) or hasattr(item, "__fspath__"):
+        raise MeasureError(f"{item!r} is a path. Read it first with barymesh.read_measures([...]).")
+    try:
+        array = np.asarray(item, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MeasureError(
+            f"An object of type {type(item).__name__} is no measure. Give a measure of barymesh, an array of "
+            f"samples (N, d), "
+            "an object with rvs(), or a function (size, rng) -> samples."
+        ) from error
+    if array.ndim == 1:
+        return _from_flat(array, support)
+    if array.ndim == 2:
+        if support is None and array.shape[1] >= IMAGE_LIKE and min(array.shape) > 1 and (array >= 0).all():
+            raise MeasureError(
+                f"An array of shape {array.shape} in a list can be read in two ways: as {array.shape[0]} samples in "
+                f"{array.shape[1]} dimensions, "
+                "or as an image. Say which: barymesh.Empirical(array) or barymesh.Image(array)."
+            )
+        if support is not None and array.shape[1] != support.dimension:
+            raise DimensionError(
+                f"an array of shape {array.shape} in a list is read as samples in {array.shape[1]} dimensions, but "
+                f"the support has "
+                f"{support.dimension}. If it is an image, write barymesh.Image(array)."
+            )
+        return Empirical(array)
+    raise MeasureError(
+        f"An array of shape {array.shape} in a list is no set of samples (N, d). For a volume write "
+        f"barymesh.Image(array); "
+        "for a stack of measures pass the array itself, not in a list."
+    )
+
+
+def _from_flat(array: np.ndarray[Any, np.dtype[np.float64]], support: Support | None) -> Measure:
+    if (array >= 0).all() and (support is None or (support.size == array.size and support.dimension == 1)):
+        raise MeasureError(
+            f"A flat array of {array.size} non-negative numbers in a list can be read in two ways: as {array.size} "
+            f"samples on the line, or as a "
+            "histogram on the support. Say which: barymesh.Empirical(array) or barymesh.Histogram(array)."
+        )
+    if support is not None and support.dimension != 1:
+        if support.size == array.size:
+            return Histogram(array)
+        raise DimensionError(
+            f"a flat array of {array.size} numbers is neither samples in {support.dimension} dimensions nor a "
+            f"histogram on the "
+            f"{support.size} points of the support."
+        )
+    return Empirical(array)
+
+
+def _from_stack(
+    stack: np.ndarray[Any, np.dtype[Any]], support: Support | None, histograms_have_cost: bool
+) -> list[Measure]:
+    try:
+        values = np.asarray(stack, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MeasureError(f"An array of type {stack.dtype} is no set of measures; numbers are needed.") from error
+    if values.ndim < 2:
+        raise MeasureError(
+            f"An array of shape {values.shape} is not a stack of measures. Rows are measures: for one histogram "
+            f"write [barymesh.Histogram(array)], "
+            "for samples of one measure [barymesh.Empirical(array)]."
+        )
+    if values.ndim == 2:
+        if support is None and not histograms_have_cost:
+            raise MeasureError(
+                f"One array of shape {values.shape} can be read in two ways: as {values.shape[0]} histograms, which "
+                f"need support= with {values.shape[1]} "
+                f"points, or as {values.shape[0]} samples of one measure, written [barymesh.Empirical(array)]. Say "
+                f"which."
+            )
+        if support is not None and support.size != values.shape[1] and not histograms_have_cost:
+            raise MeasureError(
+                f"The {values.shape[0]} histograms (rows) have {values.shape[1]} entries, but the support has "
+                f"{support.size} points. "
+                "Rows are measures; transpose the array if yours are columns."
+            )
+        return [_numbered(k, Histogram, row) for k, row in enumerate(values)]
+    on_support = support is not None and support.grid is not None and support.grid.shape == values.shape[1:]
+    grid = support.grid if support is not None and on_support else None
+    return [_numbered(k, Image, row, grid) for k, row in enumerate(values)]
+
+
+def _numbered(position: int, make: Callable[..., Measure], *arguments: Any) -> Measure:
+    """``make(*arguments)``, its errors prefixed with which measure they are about."""
+    try:
+        return make(*arguments)
+    except (MeasureError, DimensionError) as error:
+        raise type(error)(f"Measure {position}: {error}") from error

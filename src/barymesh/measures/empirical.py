@@ -1,0 +1,35 @@
+"""Empirical measures: samples, with optional weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from barymesh.errors import MeasureError
+from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_masses, as_points, draw
+
+
+class Empirical(Measure):
+    """Mass at the given ``points (N, d)``: equal, or in proportion to ``weights (N,)``."""
+
+    def __init__(self, points: ArrayLike, weights: ArrayLike | None = None) -> None:
+        self.points = as_points(points, "A measure given by samples")
+        count = self.points.shape[0]
+        if weights is None:
+            self.weights = np.full(count, 1.0 / count)
+        else:
+            self.weights = as_masses(weights, "The weights of a measure given by samples")
+            if self.weights.shape != (count,):
+                raise MeasureError(
+                    f"A measure has {count} samples but weights of shape {self.weights.shape}; give one weight each."
+                )
+
+    @property
+    def dimension(self) -> int:
+        return int(self.points.shape[1])
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        return draw(self.points, self.weights, size, rng)
+
+    def atoms(self, how: Discretisation) -> Atoms:
+        return Atoms.from_weights(self.points, self.weights)

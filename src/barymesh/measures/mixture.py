@@ -1,0 +1,59 @@
+"""Weighted mixtures of other measures, Gaussians for instance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from barymesh.errors import DimensionError, MeasureError
+from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_masses
+from barymesh.measures.gaussian import Gaussian
+
+
+class Mixture(Measure):
+    """``sum_k weights[k] * components[k]``; uniform weights if none are given."""
+
+    def __init__(self, components: Sequence[Measure], weights: ArrayLike | None = None) -> None:
+        self.components = list(components)
+        if not self.components:
+            raise MeasureError("A mixture is empty: give at least one component.")
+        dimensions = {component.dimension for component in self.components}
+        if len(dimensions) > 1 or None in dimensions:
+            raise DimensionError(
+                f"The components of a mixture have dimensions {sorted(map(str, dimensions))}; all must be the same."
+            )
+        self.weights = as_masses(
+            np.ones(len(self.components)) if weights is None else weights, "The weights of a mixture"
+        )
+        if self.weights.shape != (len(self.components),):
+            raise MeasureError(
+                f"A mixture has {len(self.components)} components and weights of shape {self.weights.shape}; give "
+                f"one each."
+            )
+
+    @classmethod
+    def of_gaussians(cls, means: ArrayLike, stds: ArrayLike, weights: ArrayLike | None = None) -> Mixture:
+        """A mixture of Gaussians from their means ``(K,)`` or ``(K, d)`` and standard deviations, one each."""
+        centres = np.asarray(means, dtype=float)
+        widths = np.broadcast_to(np.asarray(stds, dtype=float), (len(centres),))
+        return cls([Gaussian(mean, std) for mean, std in zip(centres, widths, strict=True)], weights)
+
+    @property
+    def dimension(self) -> int | None:
+        return self.components[0].dimension
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        counts = rng.multinomial(size, self.weights)
+        draws = [c.sample(int(count), rng) for c, count in zip(self.components, counts, strict=True) if count]
+        return rng.permutation(np.concatenate(draws))
+
+    def atoms(self, how: Discretisation) -> Atoms:
+        generator = how.generator()
+        shared = replace(how, generator=lambda: generator)
+        parts = [component.atoms(shared) for component in self.components]
+        points = np.concatenate([part.points for part in parts])
+        masses = np.concatenate([w * part.weights for w, part in zip(self.weights, parts, strict=True)])
+        return Atoms.from_weights(points, masses)

@@ -1,0 +1,27 @@
+"""Numbers that say how good duals and node estimates are. See the spec of each in its docstring."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def feasibility_residual(duals: Floats, weights: Floats) -> float:
+    """``max_l |sum_i w_i lam_i(l)|`` with its mean over l removed. Zero for feasible duals.
+
+    Without it, a dual objective can be below the optimum and means nothing.
+    """
+    total = weights @ duals
+    return float(np.abs(total - total.mean()).max())
+
+
+def consensus_error(node_weights: Floats, p: Floats, weights: Floats) -> float:
+    """``sum_i w_i |p_i - p|_1``: how far the nodes' own estimates are from the barycenter, on average."""
+    return float(weights @ np.abs(node_weights - p).sum(axis=1))
+
+
+def total_variation(node_weights: Floats, p: Floats) -> float:
+    """The mean over the nodes of ``|p_i - p|_1 / 2``."""
+    return float(0.5 * np.abs(np.atleast_2d(node_weights) - p).sum(axis=1).mean())

@@ -1,0 +1,53 @@
+"""Element-wise steps around the two matrix products of the dense oracle. See dense.py."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from barymesh.compiling import compiled_parallel
+from barymesh.oracle.vector_math import fast_exp, fast_log
+
+
+@compiled_parallel
+def shifted_exp(x, top, out):
+    """``out[i] = exp(x[i] - top[i])`` with ``top[i] = max x[i]``."""
+    for i in numba.prange(x.shape[0]):
+        line, target = x[i], out[i]
+        high = line[0]
+        for k in range(line.size):
+            high = max(high, line[k])
+        top[i] = high
+        for k in range(line.size):
+            target[k] = fast_exp(line[k] - high)
+
+
+@compiled_parallel
+def divide(masses, z, tiny, value, largest, ok):
+    """``z <- masses / z`` where there is mass, 0 elsewhere; ``value = sum masses log z``; ``ok`` if no such z is below
+    tiny."""
+    for i in numba.prange(z.shape[0]):
+        mass, line = masses[i], z[i]
+        lowest, most, total = 1.0, 0.0, 0.0
+        for k in range(line.size):
+            present = mass[k] > 0.0
+            number = np.float64(line[k]) if present else 1.0
+            lowest = min(lowest, number)
+            total += mass[k] * fast_log(max(number, 1e-300))
+            line[k] = mass[k] / number if number > tiny else 0.0
+            most = max(most, line[k])
+        value[i], largest[i] = total, most
+        ok[i] = lowest > tiny
+
+
+@compiled_parallel
+def finish(x, top, sums, largest, tiny, ok, log_p):
+    """``log_p = x - top + log sums``; ``ok`` falls where a sum may have lost terms."""
+    for i in numba.prange(x.shape[0]):
+        line, part, out = x[i], sums[i], log_p[i]
+        lowest = part[0]
+        for k in range(line.size):
+            lowest = min(lowest, part[k])
+        ok[i] = ok[i] and lowest > tiny * max(largest[i], 1.0)
+        for k in range(line.size):
+            out[k] = line[k] - top[i] + fast_log(max(np.float64(part[k]), 1e-300))

@@ -1,0 +1,149 @@
+"""Oracle for measures on one regular grid, a support on a regular grid, and a cost that adds up over the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from barymesh.grid import Grid
+from barymesh.measures.base import Atoms
+from barymesh.oracle import grid_kernels as kernels
+from barymesh.oracle.base import Floats, Indices, Oracle
+from barymesh.oracle.matmul import padded
+
+# log-range that a chunk's numbers may span: e^-670 is above 2^-970
+CHUNK_RANGE = 670.0
+# the long chunks are right as long as mass moves by no more than this share of the grid; they are checked
+USUAL_MOVE = 0.3
+# numbers worked on together by the safe kernel
+GROUP_NUMBERS = 4096
+
+
+class Passage:
+    """The kernel ``exp(-c/reg)`` from one grid to another, one matrix an axis, in every form the compiled code
+    wants."""
+
+    def __init__(self, exponents: list[Floats], dtype: type) -> None:
+        """``exponents[a] (n_a, N_a)``: cost along axis a between source and target, divided by reg."""
+        matrices = [np.exp(-k) for k in exponents]
+        self.shape = np.array([k.shape[0] for k in exponents])
+        n_last, target = exponents[-1].shape
+        self.first: Floats = np.zeros((n_last, padded(target)), dtype)
+        self.first[:, :target] = matrices[-1]
+        self.others: tuple[Floats, ...] = tuple(np.ascontiguousarray(matrix.T, dtype) for matrix in matrices[:-1])
+        self.exponents = exponents
+        self._blocks: tuple[tuple[Floats, ...], tuple[Floats, ...]] | None = None
+
+    @property
+    def blocks(self) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+        """Block floating point tables, made when first needed: all axes with long chunks, then all with short ones."""
+        if self._blocks is None:
+            tables = [block_table(k, chunk_length(k, share)) for share in (USUAL_MOVE, 1.0) for k in self.exponents]
+            self._blocks = tuple(t[0] for t in tables), tuple(t[1] for t in tables)
+        return self._blocks
+
+
+class GridOracle(Oracle):
+    """A few small matrix products a node, checked for underflow; nodes that fail are done in block floating point."""
+
+    def __init__(
+        self,
+        atoms: list[Atoms],
+        grid: Grid,
+        support: Grid,
+        form: Callable[[Floats], Floats],
+        reg: float,
+        dtype: type = np.float64,
+    ) -> None:
+        self.reg, self.size = reg, int(np.prod(support.shape))
+        self.dtype = dtype
+        self.atom_count = int(np.prod(grid.shape))
+        self.offsets = np.concatenate([[0], np.cumsum([a.weights.size for a in atoms])]).astype(np.intp)
+        self.weights = np.concatenate([a.weights for a in atoms])
+        self.position = np.concatenate([a.index for a in atoms])
+        width = grid.shape[-1]
+        self.padded_position = self.position // width * padded(width) + self.position % width
+        exponents = [form(z[:, None] - y[None, :]) / reg for z, y in zip(support.axes, grid.axes, strict=True)]
+        self.to_atoms = Passage(exponents, dtype)
+        self.to_support = Passage([np.ascontiguousarray(k.T) for k in exponents], dtype)
+        self.scratch = np.array([self.size, _largest_intermediate(support.shape, grid.shape), self.atom_count])
+        self.group = max(1, GROUP_NUMBERS // self.size)
+
+    def evaluate(
+        self, x: Floats, nodes: Indices | None = None, weights: Floats | None = None, out: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        chosen = self.chosen(nodes)
+        weight = self.weights if weights is None else weights
+        x = np.ascontiguousarray(x, dtype=float)
+        log_p = np.empty_like(x) if out is None else out
+        value, ok = np.empty(x.shape[0]), np.empty(x.shape[0], dtype=bool)
+        there, back = self.to_atoms, self.to_support
+        kernels.fast_nodes(
+            x, chosen, self.offsets, self.position, self.padded_position, weight,
+            there.first, there.others, back.first, back.others, self.scratch, value, log_p, ok,
+        )  # fmt: skip
+        failed = np.flatnonzero(~ok)
+        if failed.size:
+            value[failed], log_p[failed] = self._evaluate_safely(x[failed], chosen[failed], weight)
+        return value, log_p
+
+    def _evaluate_safely(self, x: Floats, nodes: Indices, weights: Floats) -> tuple[Floats, Floats]:
+        """The same in block floating point, which cannot underflow."""
+        log_z = self._log_sums(x, self.to_atoms, self.atom_count)
+        atoms, rows, bounds = self._atoms_of(nodes)
+        places = self.position[atoms]
+        at_atoms, mass = log_z[rows, places], weights[atoms]
+        value = np.add.reduceat(mass * at_atoms, bounds)
+        source = log_z
+        source[:] = kernels.NO_MASS
+        source[rows, places] = np.log(mass) - at_atoms
+        log_p = self._log_sums(source, self.to_support, self.size)
+        log_p += x
+        return value, log_p
+
+    def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
+        atoms, rows, _ = self._atoms_of(self.chosen(nodes))
+        return np.asarray(self._log_sums(x, self.to_atoms, self.atom_count)[rows, self.position[atoms]])
+
+    def _log_sums(self, x: Floats, passage: Passage, targets: int) -> Floats:
+        """``log sum_l exp(x_l - c_l/reg)`` at every point of the target grid, ``(b, targets)``."""
+        out = np.empty((x.shape[0], targets))
+        kernels.log_products(np.ascontiguousarray(x, dtype=float), self.group, *passage.blocks, passage.shape, out)
+        return out
+
+    def _atoms_of(self, nodes: Indices) -> tuple[Indices, Indices, Indices]:
+        """The atoms of the listed nodes, the row of the batch each belongs to, and where each row's atoms begin."""
+        start, counts = self.offsets[nodes], self.offsets[nodes + 1] - self.offsets[nodes]
+        bounds = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        atoms = np.arange(counts.sum()) + np.repeat(start - bounds, counts)
+        return atoms, np.repeat(np.arange(nodes.size), counts), bounds
+
+
+def chunk_length(exponents: Floats, share: float) -> int:
+    """How many neighbouring points may share an exponent if mass moves by at most ``share`` of the axis."""
+    steepest = np.abs(np.diff(exponents, axis=0)).max(initial=0.0) * share
+    count = exponents.shape[0]
+    return count if steepest * count <= CHUNK_RANGE else max(1, int(CHUNK_RANGE / steepest))
+
+
+def block_table(exponents: Floats, chunk: int) -> tuple[Floats, Floats]:
+    """``exp(-exponents)`` as ``mantissa (chunks, N, chunk)`` times ``2^exponent (chunks, N)``."""
+    count, targets = exponents.shape
+    chunks = -(-count // chunk)
+    mantissa, exponent = np.zeros((chunks, targets, chunk)), np.empty((chunks, targets))
+    for c in range(chunks):
+        part = exponents[c * chunk : (c + 1) * chunk]
+        exponent[c] = np.ceil(-part.min(axis=0) * kernels.LOG2_E)
+        mantissa[c, :, : part.shape[0]] = np.exp(-part - exponent[c] * kernels.LN2).T
+    return mantissa, exponent
+
+
+def _largest_intermediate(support: tuple[int, ...], grid: tuple[int, ...]) -> int:
+    """The most numbers held between two axes, in either direction, the last axis padded."""
+    most = 0
+    for source, target in ((support, grid), (grid, support)):
+        for axis in range(len(source)):
+            sides = (*source[:axis], *target[axis:-1], padded(target[-1]))
+            most = max(most, int(np.prod(sides)))
+    return max(most, int(np.prod(grid)))

@@ -1,0 +1,193 @@
+"""The problem: whose barycenter, on which support, under which cost and regularisation. Checked before any work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from barymesh import memory
+from barymesh.cost import SQUARED, Cost, CostLike
+from barymesh.errors import DimensionError, MeasureError, OptionError, RegularisationError, WeightError
+from barymesh.measures import Atoms, Discretisation, Histogram, Measure, as_measures
+from barymesh.random import addressed_generator
+from barymesh.support import Support, as_support
+from barymesh.support_choice import choose_support
+
+Floats = NDArray[np.float64]
+PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
+# pairs of points looked at for the median cost
+MEDIAN_PAIRS = 1_000_000
+# arrays of the size (measures, support) that a solve holds at once, the acceleration's history counted as half
+ARRAYS_HELD = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A barycenter problem ready to solve. Make one with ``Problem.create``, which checks and completes it."""
+
+    measures: list[Measure]
+    support: Support
+    cost: Cost
+    reg: float
+    weights: Floats
+    seed: int
+    samples: int
+    precision: str
+
+    @classmethod
+    def create(
+        cls,
+        measures: Any,
+        support: Any = None,
+        *,
+        reg: float,
+        relative_reg: bool = False,
+        weights: ArrayLike | None = None,
+        cost: CostLike = SQUARED,
+        seed: int = 0,
+        samples: int = 1000,
+        precision: str = "float64",
+    ) -> Problem:
+        """Check every input, choose the support if none is given, and turn a relative reg into an absolute one."""
+        if not (isinstance(reg, int | float | np.number) and np.isfinite(reg) and reg > 0):
+            raise RegularisationError(
+                f"reg is {reg!r}; it must be a positive finite number. A hundredth of the median cost is a good start."
+            )
+        if samples < 1:
+            raise OptionError(f"samples is {samples}; at least one sample a measure is needed.")
+        if precision not in PRECISIONS:
+            raise OptionError(f"precision is {precision!r}; choose one of {', '.join(PRECISIONS)}.")
+        moving = Cost(cost)
+        given = None if support is None or (isinstance(support, str) and support == "auto") else as_support(support)
+        if given is None and moving.matrix_given is not None:
+            given = Support(
+                np.arange(moving.matrix_given.shape[0], dtype=float),
+                reason="numbered points, because the cost is a matrix",
+            )
+        nodes = as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None)
+        masses = _checked_weights(weights, len(nodes))
+        if moving.matrix_given is not None:
+            columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
+            nodes = [_on_columns(k, node, columns) for k, node in enumerate(nodes)]
+        chosen = given or choose_support(
+            nodes, None if relative_reg else float(reg), own=support is None, seed=seed, samples=samples
+        )
+        _check_dimensions(nodes, chosen)
+        memory.require(
+            ARRAYS_HELD * 8 * len(nodes) * chosen.size,
+            f"A barycenter of {len(nodes)} measures on {chosen.size} support points",
+            "Use a coarser support or fewer measures.",
+        )
+        problem = cls(
+            measures=nodes,
+            support=chosen,
+            cost=moving,
+            reg=float(reg),
+            weights=masses,
+            seed=seed,
+            samples=samples,
+            precision=precision,
+        )
+        if relative_reg:
+            absolute = float(reg) * problem.median_cost()
+            if not absolute > 0:
+                raise RegularisationError(
+                    "The median cost is 0, so reg cannot be relative to it. Give an absolute reg."
+                )
+            problem = cls(**{**problem.__dict__, "reg": absolute})
+        return problem
+
+    @property
+    def resolution(self) -> float:
+        """The length below which the softmax of the oracle is smooth: quadratures must be finer than this."""
+        width = np.sqrt(self.reg)
+        return (
+            float(min(width, self.reg / (2 * self.support.spacing)))
+            if self.cost.squared
+            else float(min(width, self.reg))
+        )
+
+    @cached_property
+    def atoms(self) -> list[Atoms]:
+        """Every measure as atoms: itself, a quadrature, or ``samples`` draws addressed by (seed, node)."""
+        return self._atoms(self.resolution)
+
+    def _atoms(self, resolution: float) -> list[Atoms]:
+        atoms = []
+        for node, measure in enumerate(self.measures):
+            try:
+                how = Discretisation(
+                    self.support, resolution, self.samples, partial(addressed_generator, self.seed, node)
+                )
+                atoms.append(measure.atoms(how))
+            except MeasureError as error:
+                raise type(error)(f"Measure {node}: {error}") from error
+        return atoms
+
+    def median_cost(self) -> float:
+        """The median of the cost between support points and atoms, over at most a million pairs evenly picked."""
+        if self.cost.matrix_given is not None:
+            return float(np.median(self.cost.matrix_given))
+        side = int(np.sqrt(MEDIAN_PAIRS))
+        places = np.concatenate(
+            [_thinned(a.points, max(1, side // len(self.measures))) for a in self._atoms(self.support.spacing)]
+        )
+        return float(np.median(self.cost.matrix(_thinned(self.support.points, side), _thinned(places, side))))
+
+    def largest_cost(self) -> float:
+        """An upper bound on the cost between any support point and any atom."""
+        tables = {id(a.table): a.table for a in self.atoms}.values()
+        return max(self.cost.largest(self.support.points, table) for table in tables)
+
+
+def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
+    if weights is None:
+        return np.full(count, 1.0 / count)
+    values = np.asarray(weights, dtype=float)
+    if values.shape != (count,):
+        raise WeightError(f"There are {count} measures, but weights has shape {values.shape}; give one weight each.")
+    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if bad.size:
+        raise WeightError(
+            f"The weight of measure {bad[0]} is {values[bad[0]]}; weights must be positive and finite. Leave out "
+            f"measures that should not count."
+        )
+    return np.asarray(values / values.sum())
+
+
+def _on_columns(position: int, node: Measure, columns: Floats) -> Measure:
+    """With a cost matrix, histograms are masses on its columns."""
+    if not isinstance(node, Histogram) or node.points is not None:
+        raise MeasureError(
+            f"Measure {position}: a precomputed cost needs histograms on its columns, not {type(node).__name__}."
+        )
+    if node.masses.size != len(columns):
+        raise MeasureError(
+            f"Measure {position}: the histogram has {node.masses.size} entries, but the cost matrix {len(columns)} "
+            f"columns."
+        )
+    return Histogram(node.masses, columns)
+
+
+def _check_dimensions(nodes: list[Measure], support: Support) -> None:
+    for position, node in enumerate(nodes):
+        if isinstance(node, Histogram) and node.points is None and node.masses.size != support.size:
+            raise MeasureError(
+                f"Measure {position}: a histogram with {node.masses.size} masses does not fit the support's "
+                f"{support.size} points. "
+                "Give it points= of its own, or another support."
+            )
+        if node.dimension is not None and node.dimension != support.dimension:
+            raise DimensionError(
+                f"Measure {position} lives in {node.dimension} dimensions, the support in {support.dimension}. They "
+                f"must agree."
+            )
+
+
+def _thinned(points: Floats, most: int) -> Floats:
+    """At most ``most`` of the points, evenly picked."""
+    return points[:: max(1, -(-points.shape[0] // most))]

@@ -1,0 +1,101 @@
+"""Figures of results. Made without pyplot, so that they touch nobody's plotting state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from barymesh.history import History
+    from barymesh.result import Result
+
+INK = "#1f4e79"
+COLOURS = "magma"
+
+
+def plot_result(result: Result) -> Figure:
+    """One figure of the barycenter, by the kind of its support."""
+    grid, d = result.support.grid, result.support.dimension
+    if d == 3 and grid is not None:
+        return _projections(result)
+    figure = Figure(figsize=(5.2, 4.2), layout="constrained")
+    axes = figure.subplots()
+    if d == 1:
+        draw_curve(axes, result)
+    elif d == 2 and grid is not None:
+        draw_picture(axes, result)
+    else:
+        draw_cloud(axes, result)
+    axes.set_title(_title(result), fontsize=10)
+    return figure
+
+
+def draw_curve(axes: Axes, result: Result) -> None:
+    """Weights over the line, as a density if the points are evenly spaced."""
+    order = np.argsort(result.support.points[:, 0])
+    z, weights = result.support.points[order, 0], result.weights[order]
+    if result.support.grid is not None and z.size > 1:
+        weights = weights / (z[1] - z[0])
+        axes.set_ylabel("density")
+    else:
+        axes.set_ylabel("weight")
+    axes.plot(z, weights, color=INK)
+    axes.fill_between(z, weights, alpha=0.2, color=INK)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("position")
+
+
+def draw_picture(axes: Axes, result: Result) -> None:
+    """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
+    grid = result.support.grid
+    assert grid is not None
+    (top, left), (bottom, right) = grid.lower, grid.upper
+    axes.imshow(result.image, cmap=COLOURS, extent=(left, right, bottom, top), interpolation="nearest")
+    axes.set_xlabel("second coordinate")
+    axes.set_ylabel("first coordinate")
+
+
+def draw_cloud(axes: Axes, result: Result) -> None:
+    """Weighted points: size and colour show weight. Only the first two coordinates are drawn."""
+    points = result.support.points
+    size = 4 + 120 * result.weights / result.weights.max()
+    dots = axes.scatter(points[:, 0], points[:, 1], s=size, c=result.weights, cmap=COLOURS)
+    axes.figure.colorbar(dots, ax=axes, label="weight")
+    axes.set_xlabel("first coordinate")
+    axes.set_ylabel("second coordinate")
+    axes.set_aspect("equal", adjustable="datalim")
+
+
+def _projections(result: Result) -> Figure:
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    for axis, axes in enumerate(figure.subplots(1, 3)):
+        axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest")
+        axes.set_title(f"summed over axis {axis}", fontsize=9)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    figure.suptitle(_title(result), fontsize=10)
+    return figure
+
+
+def plot_history(history: History) -> Figure:
+    """Every column against the first; falling positive ones on a logarithmic scale."""
+    names = list(history.columns)
+    figure = Figure(figsize=(4.2 * max(len(names) - 1, 1), 3.2), layout="constrained")
+    panels = np.atleast_1d(np.asarray(figure.subplots(1, max(len(names) - 1, 1)), dtype=object))
+    for name, axes in zip(names[1:], panels, strict=False):
+        axes.plot(history[names[0]], history[name], color=INK)
+        if len(history) and (history[name] > 0).all():
+            axes.set_yscale("log")
+        axes.set_xlabel(names[0])
+        axes.set_title(name.replace("_", " "), fontsize=10)
+    return figure
+
+
+def _title(result: Result) -> str:
+    return (
+        f"Barycenter of {result.node_weights.shape[0]} measures, reg {result.reg:.3g}\ncertified gap {result.gap:.1e}"
+    )

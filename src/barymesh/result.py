@@ -1,0 +1,173 @@
+"""One result type, whatever ran: the same fields, always."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import FileError
+from barymesh.history import History
+from barymesh.safe_write import replacing
+from barymesh.status import Status
+from barymesh.support import Support
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A barycenter and everything that tells how far to trust it.
+
+    ``weights (n,)``: the barycenter, on ``support.points (n, d)``. ``node_weights (m, n)``: every node's own estimate.
+    ``duals (m, n)``: the potentials behind it. ``value``: the objective ``sum_i w_i W_i(weights)``, certified to be
+    within ``gap`` of the best there is. ``consensus``: how far the nodes' estimates are from the barycenter (mean L1).
+    ``feasibility``: how far the duals are from summing to zero. ``messages`` and ``bytes``: what the network carried (0
+    without a network).
+    """
+
+    weights: Floats
+    support: Support
+    node_weights: Floats
+    duals: Floats
+    value: float
+    gap: float
+    consensus: float
+    feasibility: float
+    reg: float
+    method: str
+    status: Status
+    iterations: int
+    seconds: float
+    history: History = field(default_factory=lambda: History({}))
+    messages: int = 0
+    bytes: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Whether the tolerance asked for was reached."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence."""
+        return self.status.value
+
+    @property
+    def image(self) -> Floats:
+        """The weights in the shape of the support's grid."""
+        if self.support.grid is None:
+            raise ValueError("The support is not a regular grid, so the weights have no shape but (n,).")
+        return self.weights.reshape(self.support.grid.shape)
+
+    def plot(self) -> Figure:
+        """A figure of the barycenter: a curve in 1-D, a picture on a 2-D grid, else a cloud of points."""
+        from barymesh.report.plots import plot_result
+
+        return plot_result(self)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the result as plain Python values."""
+        return {
+            "status": self.status.name,
+            "message": self.message,
+            "success": self.success,
+            "method": self.method,
+            "measures": int(self.node_weights.shape[0]),
+            "support": repr(self.support),
+            "support_reason": self.support.reason,
+            "reg": self.reg,
+            "value": self.value,
+            "gap": self.gap,
+            "consensus": self.consensus,
+            "feasibility": self.feasibility,
+            "iterations": self.iterations,
+            "seconds": self.seconds,
+            "messages": self.messages,
+            "bytes": self.bytes,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete."""
+        target = Path(path)
+        if target.suffix != ".npz":
+            target = target.with_name(target.name + ".npz")
+        header = {"format": FORMAT, "status": self.status.name, "method": self.method, "reason": self.support.reason}
+        numbers = {
+            name: getattr(self, name)
+            for name in (
+                "value",
+                "gap",
+                "consensus",
+                "feasibility",
+                "reg",
+                "iterations",
+                "seconds",
+                "messages",
+                "bytes",
+            )
+        }
+        columns = {f"history_{name}": column for name, column in self.history.columns.items()}
+        with replacing(target) as file:
+            np.savez_compressed(
+                file,
+                header=np.array(json.dumps({**header, **numbers})),
+                weights=self.weights,
+                points=self.support.points,
+                node_weights=self.node_weights,
+                duals=self.duals,
+                **columns,  # type: ignore[arg-type]
+            )
+        return target
+
+    @staticmethod
+    def load(path: str | Path) -> Result:
+        """Read what ``save`` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                header = json.loads(str(stored["header"]))
+                if header.get("format") != FORMAT:
+                    raise FileError(
+                        f"{path} has result format {header.get('format')}; this version of barymesh reads format "
+                        f"{FORMAT}."
+                    )
+                arrays = {name: stored[name] for name in stored.files if name != "header"}
+        except FileNotFoundError as error:
+            raise FileError(f"There is no file {path}.") from error
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(f"{path} is not a complete result of barymesh ({error}).") from error
+        except Exception as error:  # zipfile.BadZipFile and zlib.error share no base
+            raise FileError(f"{path} is damaged or not a result of barymesh ({error}).") from error
+        history = {
+            name.removeprefix("history_"): column for name, column in arrays.items() if name.startswith("history_")
+        }
+        del header["format"]
+        return Result(
+            weights=arrays["weights"],
+            support=Support(arrays["points"], reason=header.pop("reason")),
+            node_weights=arrays["node_weights"],
+            duals=arrays["duals"],
+            status=Status[header.pop("status")],
+            history=History(history),
+            **header,
+        )
+
+    def __repr__(self) -> str:
+        n, m = self.weights.size, self.node_weights.shape[0]
+        how = f"gap {self.gap:.2g}, {self.iterations} iterations"
+        return f"Result({self.status.name}: barycenter of {m} measures on {n} points, {how})"
+
+    def _repr_html_(self) -> str:
+        from barymesh.report.html import result_as_html
+
+        return result_as_html(self)

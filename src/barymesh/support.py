@@ -1,0 +1,106 @@
+"""The points on which the barycenter lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from barymesh.errors import SupportError
+from barymesh.grid import Grid, recognise
+
+Floats = NDArray[np.float64]
+
+
+class Support:
+    """``n`` distinct points in d dimensions: explicit ones, or a regular grid.
+
+    Explicit points that form a regular grid in C order are recognised, and get the fast separable kernels. ``reason``
+    says why these points were chosen, if the program chose them.
+    """
+
+    def __init__(self, points: ArrayLike, *, reason: str = "") -> None:
+        given = np.array(points, dtype=float)
+        if given.ndim == 1:
+            given = given[:, None]
+        if given.ndim != 2:
+            raise SupportError(f"The support must be points (n, d), not an array of shape {given.shape}.")
+        if given.size == 0:
+            raise SupportError("The support is empty: give at least one point.")
+        if not np.isfinite(given).all():
+            row = int(np.flatnonzero(~np.isfinite(given).all(axis=1))[0])
+            raise SupportError(f"Support point {row} is {given[row]}; all coordinates must be finite.")
+        self.points: Floats = given
+        self.grid: Grid | None = recognise(given)
+        self.reason = reason
+        if self.grid is None:
+            _refuse_duplicates(given)
+
+    @classmethod
+    def regular(
+        cls,
+        shape: int | Sequence[int],
+        lower: float | Sequence[float] = 0.0,
+        upper: float | Sequence[float] = 1.0,
+        *,
+        reason: str = "",
+    ) -> Support:
+        """A regular grid with ``shape[a]`` points from ``lower[a]`` to ``upper[a]`` along each axis."""
+        counts = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
+        lows, highs = (np.broadcast_to(np.asarray(bound, dtype=float), (len(counts),)) for bound in (lower, upper))
+        for axis, (count, low, high) in enumerate(zip(counts, lows, highs, strict=True)):
+            if count < 1:
+                raise SupportError(f"The grid has {count} points along axis {axis}; it needs at least one.")
+            if not (np.isfinite([low, high]).all() and (high > low or (high == low and count == 1))):
+                raise SupportError(
+                    f"The grid goes from {low} to {high} along axis {axis}; the upper end must be above the lower."
+                )
+        return cls.of_grid(Grid(counts, tuple(map(float, lows)), tuple(map(float, highs))), reason=reason)
+
+    @classmethod
+    def of_grid(cls, grid: Grid, *, reason: str = "") -> Support:
+        """The points of a Grid."""
+        support = cls.__new__(cls)
+        support.points, support.grid, support.reason = grid.points, grid, reason
+        return support
+
+    @property
+    def size(self) -> int:
+        return int(self.points.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.points.shape[1])
+
+    @property
+    def spacing(self) -> float:
+        """The typical distance between neighbouring points."""
+        extent = np.ptp(self.points, axis=0)
+        counts = np.array(self.grid.shape) if self.grid else np.full(self.dimension, self.size ** (1 / self.dimension))
+        steps = extent / np.maximum(counts - 1, 1)
+        return float(steps[extent > 0].max(initial=0.0)) or 1.0
+
+    def __repr__(self) -> str:
+        if self.grid is None:
+            return f"Support({self.size} points in {self.dimension} dimensions)"
+        sides = " x ".join(map(str, self.grid.shape))
+        spans = " x ".join(f"[{low:g}, {high:g}]" for low, high in zip(self.grid.lower, self.grid.upper, strict=True))
+        return f"Support({sides} grid on {spans})"
+
+
+def as_support(given: Any) -> Support:
+    """A Support from whatever the user passed as points."""
+    return given if isinstance(given, Support) else Support(given)
+
+
+def _refuse_duplicates(points: Floats) -> None:
+    order = np.lexsort(points.T)
+    same = np.flatnonzero((np.diff(points[order], axis=0) == 0).all(axis=1))
+    if same.size:
+        first, second = sorted(map(int, order[same[0] : same[0] + 2]))
+        raise SupportError(
+            f"Support points {first} and {second} are the same point {points[first]} ({same.size} duplicates in all). "
+            "Remove duplicates, for instance with numpy.unique(points, axis=0)."
+        )

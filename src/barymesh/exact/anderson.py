@@ -1,6 +1,7 @@
 """Anderson acceleration for the Sinkhorn map ``x -> x + r(x)`` on all nodes at once.
 
-The next point minimises the linear prediction of the residual over the last ``depth`` steps, in the norm
+Used by ``solver.py``, which checks every accelerated step and undoes bad ones. The next point minimises the linear
+prediction of the residual over the last ``depth`` steps, in the norm
 
     |r|^2 = sum_i w_i sum_l p_l r_i(l)^2
 
@@ -20,6 +21,8 @@ DEPTH = 5
 RELAXATION = 1.5
 # relative to the largest history vector; keeps nearly parallel differences from blowing up the coefficients
 RIDGE = 1e-10
+# plain steps between two tries of an acceleration that keeps failing, so that it costs at most one step in nine
+LONGEST_WAIT = 8
 
 
 class Anderson:
@@ -32,35 +35,42 @@ class Anderson:
         self.fallback = np.empty(shape)
         self.open_slot = -1
         self.count = 0
+        self.patience = self.waiting = 0
 
     def step(self, x: Floats, r: Floats, weights: Floats, p: Floats) -> bool:
-        """Move ``x`` on, given its residual ``r``. Returns whether history went into the step."""
+        """Move ``x`` on, given its residual ``r``. Returns whether the step was an accelerated one."""
         from barymesh.exact import anderson_kernels as kernels
 
         if self.open_slot >= 0:
             kernels.close_slot(r, self.relaxation, self.changes[self.open_slot], self.moves[self.open_slot])
             self.count = min(self.count + 1, self.depth)
-        coefficients = np.zeros(max(self.count, 1))
-        if self.count:
-            parts = np.zeros((x.shape[0], self.count, self.count + 1))
-            kernels.gram(self.changes, self.count, r, weights, p, parts)
+        accelerated = self.count > 0 and self.waiting == 0
+        used = self.count if accelerated else 0
+        coefficients = np.zeros(max(used, 1))
+        if accelerated:
+            parts = np.zeros((x.shape[0], used, used + 1))
+            kernels.gram(self.changes, used, r, weights, p, parts)
             coefficients = _solve(parts.sum(axis=0))
-        slot = (self.open_slot + 1) % max(self.depth, 1)
-        accelerated = self.count > 0
+        self.waiting = max(0, self.waiting - 1)
         # float32 history lets sum_i w_i x_i drift from 0 by rounding; it is put right here
         drift = np.empty(x.shape[1])
         kernels.weighted_mean(x, weights, drift)
+        slot = (self.open_slot + 1) % max(self.depth, 1)
         relaxation = self.relaxation if accelerated else 1.0
-        kernels.advance(
-            x, r, drift, self.fallback, self.moves, self.changes, self.count, coefficients, relaxation, slot
-        )
+        kernels.advance(x, r, drift, self.fallback, self.moves, self.changes, used, coefficients, relaxation, slot)
         self.open_slot = slot if self.depth else -1
         return accelerated
 
+    def accept(self) -> None:
+        """The last accelerated step was good: trust the next ones sooner."""
+        self.patience //= 2
+
     def reject(self, x: Floats) -> None:
-        """Undo the last step, take the plain one in its place, and forget the history."""
+        """Undo the last step and take the plain one in its place. A rejection lengthens the wait for the next try."""
         x[:] = self.fallback
-        self.open_slot, self.count = -1, 0
+        self.moves[self.open_slot] = self.changes[self.open_slot]
+        self.patience = min(self.patience + 1, LONGEST_WAIT)
+        self.waiting = self.patience
 
 
 def _solve(table: Floats) -> Floats:

@@ -107,6 +107,8 @@ def solve(
             errors.append(error)
             duals.append(dual)
             best = min(best, error)
+            if accelerated:
+                anderson.accept()
             status = _ending(
                 error, tol, len(errors), max_iter, interrupted, callback, State(len(errors), error, dual, p)
             )

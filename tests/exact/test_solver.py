@@ -1,0 +1,273 @@
+"""The exact solver: optimality, closed forms, safe acceleration, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import barymesh as bm
+from barymesh.errors import NumericalError
+from barymesh.exact import solve
+from barymesh.oracle import build_oracle
+from barymesh.oracle.plain import node_oracle
+
+
+def random_problem(seed, relative):
+    rng = np.random.default_rng(seed)
+    d, n, m = int(rng.integers(1, 4)), int(rng.integers(2, 30)), int(rng.integers(1, 12))
+    measures = [bm.Empirical(rng.random((int(rng.integers(1, 20)), d))) for _ in range(m)]
+    return bm.Problem.create(
+        measures, rng.random((n, d)), reg=relative, relative_reg=True, weights=rng.uniform(0.1, 1, m)
+    )
+
+
+def oracle_of(problem):
+    return build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
+
+
+@given(seed=st.integers(0, 2**32), log_relative=st.floats(-2.5, 0))
+@settings(max_examples=40)
+def test_optimality_conditions_by_the_plain_formula(seed, log_relative):
+    """Consensus and dual feasibility, checked without any compiled kernel, make the answer *the* barycenter."""
+    problem = random_problem(seed, 10**log_relative)
+    solution = solve(oracle_of(problem), problem.weights, max_iter=50_000, tol=1e-9)
+    assert solution.error <= 1e-9
+    lam = problem.reg * solution.x
+    for i, atoms in enumerate(problem.atoms):
+        cost = problem.cost.matrix(problem.support.points, atoms.points).T
+        _, log_p = node_oracle(lam[i], cost, atoms.weights, problem.reg)
+        assert np.abs(np.exp(log_p) - solution.p).sum() <= 1e-9 / problem.weights[i] + 1e-9
+    total = problem.weights @ lam
+    assert np.abs(total - total.mean()).max() <= 1e-9 * (1 + np.abs(lam).max())
+    assert solution.p.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@given(seed=st.integers(0, 2**32), log_relative=st.floats(-2, 0))
+@settings(max_examples=25)
+def test_every_step_lowers_the_dual_as_much_as_theory_asks_of_a_plain_one(seed, log_relative):
+    """The safeguard, read off the history: no accepted step ever raises the dual function."""
+    problem = random_problem(seed, 10**log_relative)
+    solution = solve(oracle_of(problem), problem.weights, max_iter=300, tol=1e-11)
+    slack = 1e-12 * (1 + np.abs(solution.duals).max())
+    assert (np.diff(solution.duals) <= slack).all()
+
+
+@given(seed=st.integers(0, 2**32), log_relative=st.floats(-2.5, 0))
+@settings(max_examples=25)
+def test_acceleration_needs_no_more_iterations_than_plain(seed, log_relative):
+    problem = random_problem(seed, 10**log_relative)
+    oracle = oracle_of(problem)
+    plain = solve(oracle, problem.weights, max_iter=3000, tol=1e-6, depth=0)
+    fast = solve(oracle, problem.weights, max_iter=3000, tol=1e-6)
+    # one step in nine may go to a rejected try, and a handful to learning
+    assert fast.iterations <= 1.13 * plain.iterations + 5
+    assert fast.dual <= plain.dual + 1e-6 * (1 + abs(plain.dual))
+
+
+def test_acceleration_is_worth_having():
+    rng = np.random.default_rng(3)
+    measures = [bm.Gaussian(a, b) for a, b in zip(rng.uniform(-4, 4, 20), rng.uniform(0.1, 0.6, 20), strict=True)]
+    problem = bm.Problem.create(measures, np.linspace(-5, 5, 100), reg=0.02)
+    oracle = oracle_of(problem)
+    plain = solve(oracle, problem.weights, max_iter=5000, tol=1e-8, depth=0)
+    fast = solve(oracle, problem.weights, max_iter=5000, tol=1e-8)
+    assert fast.iterations < plain.iterations / 3
+
+
+def test_gaussians_on_the_line_approach_the_quantile_average():
+    """The barycenter of N(a_i, s_i^2) is N(mean a, (mean s)^2); entropy blurs it by less and less as reg falls."""
+    measures, weights = [bm.Gaussian(-2.0, 0.5), bm.Gaussian(1.0, 1.5)], np.array([0.25, 0.75])
+    errors = []
+    for reg, points in ((0.2, 200), (0.05, 400), (0.0125, 800)):
+        result = bm.barycenter(measures, np.linspace(-8, 8, points), reg=reg, weights=weights, tol=1e-8)
+        z = result.support.points[:, 0]
+        mean = result.weights @ z
+        std = np.sqrt(result.weights @ (z - mean) ** 2)
+        assert mean == pytest.approx(0.25, abs=1e-5)
+        errors.append(abs(std - 1.25))
+    assert errors[0] > 2.5 * errors[1] > 6 * errors[2]
+    assert errors[-1] < 0.01
+
+
+def test_gaussians_in_the_plane_approach_the_bures_barycenter():
+    a = np.array([[0.02, 0.012], [0.012, 0.015]])
+    b = np.array([[0.010, -0.006], [-0.006, 0.03]])
+    expected = bures_barycenter([a, b], [0.5, 0.5])
+    errors = []
+    for reg, side in ((0.02, 32), (0.005, 48)):
+        support = bm.Support.regular((side, side), -0.8, 0.8)
+        result = bm.barycenter([bm.Gaussian([0, 0], cov=a), bm.Gaussian([0, 0], cov=b)], support, reg=reg, tol=1e-6)
+        z = support.points
+        covariance = (z * result.weights[:, None]).T @ z
+        errors.append(np.linalg.norm(covariance - expected))
+    assert errors[1] < errors[0] / 2
+    assert errors[1] < 0.2 * np.linalg.norm(expected)
+
+
+def bures_barycenter(covariances, weights):
+    """The fixed point S = sum w (S^1/2 A S^1/2)^1/2 (Agueh and Carlier)."""
+    from scipy.linalg import sqrtm
+
+    s = np.mean(covariances, axis=0)
+    for _ in range(200):
+        root = np.real(sqrtm(s))
+        s = sum(w * np.real(sqrtm(root @ c @ root)) for w, c in zip(weights, covariances, strict=True))
+    return s
+
+
+def test_one_measure_is_its_own_smoothed_self(rng):
+    """With one measure the dual is zero, and the barycenter is the measure seen through the kernel."""
+    result = bm.barycenter([bm.Empirical([[0.0], [1.0]])], np.linspace(-1, 2, 50), reg=0.05)
+    assert result.success
+    assert np.abs(result.duals).max() < 1e-12
+
+
+def test_order_of_the_measures_does_not_matter(rng):
+    clouds = [rng.normal(size=(20, 2)) for _ in range(4)]
+    weights = rng.uniform(0.5, 1, 4)
+    support = rng.normal(size=(40, 2))
+    forward = bm.barycenter(clouds, support, reg=0.1, weights=weights, tol=1e-10)
+    backward = bm.barycenter(clouds[::-1], support, reg=0.1, weights=weights[::-1], tol=1e-10)
+    assert np.abs(forward.weights - backward.weights).sum() < 1e-9
+
+
+def test_a_repeated_measure_counts_like_a_doubled_weight(rng):
+    a, b = rng.normal(size=(2, 20, 2))
+    support = rng.normal(size=(40, 2))
+    repeated = bm.barycenter([a, a, b], support, reg=0.1, tol=1e-10)
+    weighted = bm.barycenter([a, b], support, reg=0.1, weights=[2, 1], tol=1e-10)
+    assert np.abs(repeated.weights - weighted.weights).sum() < 1e-9
+
+
+def test_moving_everything_moves_the_barycenter(rng):
+    clouds = [rng.normal(size=(20, 2)) for _ in range(3)]
+    support = rng.normal(size=(30, 2))
+    shift = np.array([100.0, -40.0])
+    here = bm.barycenter(clouds, support, reg=0.1, tol=1e-9)
+    there = bm.barycenter([c + shift for c in clouds], support + shift, reg=0.1, tol=1e-9)
+    assert np.abs(here.weights - there.weights).sum() < 1e-7
+
+
+def three_clouds(rng):
+    return [rng.normal(size=(30, 2)) + k for k in range(3)], rng.normal(size=(60, 2)) + 1
+
+
+def test_runs_repeat_exactly(rng):
+    clouds, support = three_clouds(rng)
+    measures = [*clouds, lambda size, rng: rng.normal(size=(size, 2))]
+    one, two = (bm.barycenter(measures, support, reg=0.1, seed=11) for _ in range(2))
+    np.testing.assert_array_equal(one.weights, two.weights)
+    np.testing.assert_array_equal(one.duals, two.duals)
+    other = bm.barycenter(measures, support, reg=0.1, seed=12)
+    assert not np.array_equal(one.weights, other.weights)
+
+
+def test_callback_sees_progress_and_can_stop(rng):
+    clouds, support = three_clouds(rng)
+    seen = []
+
+    def watch(state):
+        seen.append(state)
+        return state.iteration == 4
+
+    result = bm.barycenter(clouds, support, reg=0.05, tol=0, callback=watch)
+    assert result.status is bm.Status.STOPPED
+    assert not result.success
+    assert [s.iteration for s in seen] == [1, 2, 3, 4]
+    np.testing.assert_array_equal(seen[-1].weights, result.weights)
+    assert len(result.history) == result.iterations == 4
+
+
+def test_max_iter_is_said(rng):
+    clouds, support = three_clouds(rng)
+    result = bm.barycenter(clouds, support, reg=0.05, tol=0, max_iter=3)
+    assert result.status is bm.Status.MAX_ITERATIONS
+    assert result.iterations == 3
+    assert result.gap > 0
+
+
+def test_interrupt_keeps_the_result_and_continuing_finishes_it(rng):
+    clouds, support = three_clouds(rng)
+
+    def interrupt(state):
+        if state.iteration == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    part = bm.barycenter(clouds, support, reg=0.02, tol=1e-10, callback=interrupt)
+    assert part.status is bm.Status.INTERRUPTED
+    assert part.iterations == 5
+    assert signal.getsignal(signal.SIGINT) is before
+    whole = bm.barycenter(clouds, support, reg=0.02, tol=1e-10)
+    continued = bm.barycenter(clouds, support, reg=0.02, tol=1e-10, start=part)
+    assert continued.success
+    assert np.abs(continued.weights - whole.weights).sum() < 1e-8
+
+
+def test_a_start_close_to_the_end_saves_iterations(rng):
+    clouds, support = three_clouds(rng)
+    first = bm.barycenter(clouds, support, reg=0.02, tol=1e-8)
+    again = bm.barycenter(clouds, support, reg=0.02, tol=1e-8, start=first)
+    assert again.iterations <= 2
+
+
+def test_numbers_that_are_not_finite_never_come_out(rng):
+    """An oracle gone wrong is an error, not a NaN in a result."""
+    clouds, support = three_clouds(rng)
+    problem = bm.Problem.create(clouds, support, reg=0.1)
+    oracle = oracle_of(problem)
+    original = oracle.evaluate
+
+    def broken(x, nodes=None, weights=None, out=None):
+        value, log_p = original(x, nodes, weights, out)
+        value[0] = np.nan
+        return value, log_p
+
+    oracle.evaluate = broken
+    with pytest.raises(NumericalError, match="not finite"):
+        solve(oracle, problem.weights, max_iter=10, tol=1e-6)
+
+
+def test_a_bad_accelerated_step_is_undone(rng):
+    """Values inflated at one accelerated point make the solver fall back; it still converges to the same measure."""
+    clouds, support = three_clouds(rng)
+    problem = bm.Problem.create(clouds, support, reg=0.05)
+    expected = solve(oracle_of(problem), problem.weights, max_iter=2000, tol=1e-9)
+    oracle = oracle_of(problem)
+    original, calls = oracle.evaluate, []
+
+    def sabotaged(x, nodes=None, weights=None, out=None):
+        value, log_p = original(x, nodes, weights, out)
+        calls.append(1)
+        return (value + 1e6 if len(calls) in (4, 9) else value), log_p
+
+    oracle.evaluate = sabotaged
+    solution = solve(oracle, problem.weights, max_iter=2000, tol=1e-9)
+    assert np.abs(solution.p - expected.p).sum() < 1e-7
+    assert solution.errors[3] == solution.errors[2]
+
+
+@pytest.mark.parametrize("relative", [1e-4, 5e-4, 4e-3])
+def test_images_far_below_underflow(relative, rng):
+    """Sharp images at tiny reg: finite, certified, and feasible, where ordinary kernels give NaN."""
+    images = np.zeros((4, 16, 16))
+    for k, image in enumerate(images):
+        image[2 + 2 * k : 5 + 2 * k, 3 : 6 + k] = rng.random((3, 3 + k)) + 0.1
+    result = bm.barycenter(images, reg=2 * relative, tol=1e-5, max_iter=4000)
+    assert np.isfinite(result.weights).all()
+    assert (result.weights > 0).sum() > 0
+    assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert result.feasibility < 1e-9
+    assert result.gap < 1e-3
+
+
+def test_float32_agrees_to_its_precision(rng):
+    images = rng.random((5, 10, 10))
+    double = bm.barycenter(images, reg=0.05, tol=1e-4)
+    single = bm.barycenter(images, reg=0.05, tol=1e-4, precision="float32")
+    assert np.abs(double.weights - single.weights).sum() < 1e-3

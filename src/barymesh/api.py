@@ -106,7 +106,8 @@ def barycenter(
         precision=precision,
     )
     showing = sys.stderr.isatty() if progress is None else progress
-    if problem.support.reason and (showing or support == "auto" if isinstance(support, str) else showing):
+    asked = isinstance(support, str) and support == "auto"
+    if problem.support.reason and (showing or asked):
         print(f"Support: {problem.support.reason}.", file=sys.stderr)
     return solve_problem(problem, max_iter=max_iter, tol=tol, start=start, callback=callback, progress=showing)
 

@@ -17,6 +17,11 @@ def compiled(function: Callable[..., Any]) -> Any:
     return numba.njit(fastmath=True, error_model="numpy", cache=True)(function)
 
 
+def compiled_inline(function: Callable[..., Any]) -> Any:
+    """Compile as part of the caller: for the innermost steps, whose loops are too short to pay for a call."""
+    return numba.njit(fastmath=True, error_model="numpy", cache=True, inline="always")(function)
+
+
 def compiled_parallel(function: Callable[..., Any]) -> Any:
     """Compile with ``numba.prange`` loops on all cores."""
     return numba.njit(parallel=True, fastmath=True, error_model="numpy", cache=True)(function)

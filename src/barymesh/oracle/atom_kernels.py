@@ -20,47 +20,50 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from barymesh.compiling import compiled, compiled_parallel
+from barymesh.compiling import compiled, compiled_inline, compiled_parallel
 from barymesh.oracle.vector_math import fast_exp, fast_log
 
 # below this p_l is summed again in the log domain (a float32 sum: below SMALL_32)
 SMALL_64, SMALL_32 = 1e-280, 1e-30
-LOWEST = -1e300
+LOWEST = -1e30
 
 
-@compiled
+@compiled_inline
 def exponents(x, support_t, atoms, cost, k, out):
-    """``out_l = x_l - c(z_l, y)`` for point k of the table."""
+    """``out_l = x_l - c(z_l, y)`` for point k of the table; returns the largest."""
+    top = x[0] * 0 + LOWEST
     if cost.size:
         line = cost[k]
         for j in range(x.size):
-            out[j] = x[j] - line[j]
-    else:
-        y = atoms[k, 0]
-        line = support_t[0]
+            term = x[j] - line[j]
+            out[j] = term
+            top = max(top, term)
+        return top
+    source = x
+    for axis in range(atoms.shape[1] - 1):
+        y, line = atoms[k, axis], support_t[axis]
         for j in range(x.size):
             gap = line[j] - y
-            out[j] = x[j] - gap * gap
-        for axis in range(1, atoms.shape[1]):
-            y = atoms[k, axis]
-            line = support_t[axis]
-            for j in range(x.size):
-                gap = line[j] - y
-                out[j] -= gap * gap
+            out[j] = source[j] - gap * gap
+        source = out
+    y, line = atoms[k, atoms.shape[1] - 1], support_t[atoms.shape[1] - 1]
+    for j in range(x.size):
+        gap = line[j] - y
+        term = source[j] - gap * gap
+        out[j] = term
+        top = max(top, term)
+    return top
 
 
-@compiled
-def log_normaliser(terms):
-    """Replace ``terms`` by ``exp(terms - top)``; return ``(their sum, top)``."""
-    top = terms[0]
-    for j in range(terms.size):
-        top = max(top, terms[j])
+@compiled_inline
+def shifted_exponentials(terms, top):
+    """Replace ``terms`` by ``exp(terms - top)``; return their sum."""
     total = top * 0
     for j in range(terms.size):
         term = fast_exp(terms[j] - top)
         terms[j] = term
         total += term
-    return total, top
+    return total
 
 
 @compiled
@@ -71,8 +74,8 @@ def node(x, support_t, atoms, cost, index, weight, start, stop, p, log_p):
     value = 0.0
     p[:] = 0
     for k in range(start, stop):
-        exponents(x, support_t, atoms, cost, index[k], terms)
-        total, top = log_normaliser(terms)
+        top = exponents(x, support_t, atoms, cost, index[k], terms)
+        total = shifted_exponentials(terms, top)
         factor = weight[k] / total
         for j in range(x.size):
             p[j] += factor * terms[j]
@@ -93,7 +96,7 @@ def node(x, support_t, atoms, cost, index, weight, start, stop, p, log_p):
 @compiled
 def log_gradient(x, support_t, atoms, cost, index, weight, start, stop, log_z, terms, log_p):
     """``log p_l = log sum_k w_k exp(x_l - c_lk - log Z_k)``, shifted by the largest term over the atoms k."""
-    top = np.full(x.size, LOWEST)
+    top = np.full(x.size, -1e300)
     total = np.zeros(x.size)
     for k in range(start, stop):
         exponents(x, support_t, atoms, cost, index[k], terms)
@@ -129,6 +132,6 @@ def log_sums_over_support(x, support_t, atoms, cost, index, start, stop, first, 
     for i in numba.prange(x.shape[0]):
         terms = np.empty_like(x[i])
         for k in range(start[i], stop[i]):
-            exponents(x[i], support_t, atoms, cost, index[k], terms)
-            total, top = log_normaliser(terms)
+            top = exponents(x[i], support_t, atoms, cost, index[k], terms)
+            total = shifted_exponentials(terms, top)
             out[first[i] + k - start[i]] = top + np.log(total)

@@ -90,34 +90,23 @@ class GridOracle(Oracle):
 
     def _evaluate_safely(self, x: Floats, nodes: Indices, weights: Floats) -> tuple[Floats, Floats]:
         """The same in block floating point, which cannot underflow."""
-        log_z = self._log_sums(x, self.to_atoms, self.atom_count)
-        atoms, rows, bounds = self._atoms_of(nodes)
-        places = self.position[atoms]
-        at_atoms, mass = log_z[rows, places], weights[atoms]
-        value = np.add.reduceat(mass * at_atoms, bounds)
-        source = log_z
-        source[:] = kernels.NO_MASS
-        source[rows, places] = np.log(mass) - at_atoms
+        source = self._log_sums(x, self.to_atoms, self.atom_count)
+        value = np.empty(nodes.size)
+        kernels.turn_round(source, nodes, self.offsets, self.position, weights, value)
         log_p = self._log_sums(source, self.to_support, self.size)
         log_p += x
         return value, log_p
 
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
-        atoms, rows, _ = self._atoms_of(self.chosen(nodes))
-        return np.asarray(self._log_sums(x, self.to_atoms, self.atom_count)[rows, self.position[atoms]])
+        log_z = self._log_sums(x, self.to_atoms, self.atom_count)
+        ranges = [slice(self.offsets[i], self.offsets[i + 1]) for i in self.chosen(nodes)]
+        return np.concatenate([row[self.position[atoms]] for row, atoms in zip(log_z, ranges, strict=True)])
 
     def _log_sums(self, x: Floats, passage: Passage, targets: int) -> Floats:
         """``log sum_l exp(x_l - c_l/reg)`` at every point of the target grid, ``(b, targets)``."""
         out = np.empty((x.shape[0], targets))
         kernels.log_products(np.ascontiguousarray(x, dtype=float), self.group, *passage.blocks, passage.shape, out)
         return out
-
-    def _atoms_of(self, nodes: Indices) -> tuple[Indices, Indices, Indices]:
-        """The atoms of the listed nodes, the row of the batch each belongs to, and where each row's atoms begin."""
-        start, counts = self.offsets[nodes], self.offsets[nodes + 1] - self.offsets[nodes]
-        bounds = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        atoms = np.arange(counts.sum()) + np.repeat(start - bounds, counts)
-        return atoms, np.repeat(np.arange(nodes.size), counts), bounds
 
 
 def chunk_length(exponents: Floats, share: float) -> int:

@@ -28,6 +28,8 @@ TINY_64, TINY_32 = 1e-290, 1e-30
 NO_MASS = -1e12
 # a sum in block floating point above this has lost nothing
 SAFE = 2.0**-900
+# rows of the result worked on together; the matrix product likes six
+BAND = 6
 LN2 = 0.6931471805599453
 LOG2_E = 1.4426950408889634
 BIG = 6755399441055744.0
@@ -133,44 +135,47 @@ def log_matmul(a, mantissa, exponent, out):
     n, rows = a.shape
     chunks, n_out, chunk = mantissa.shape
     tops = np.empty((chunks, rows))
-    highest, part = np.empty((n_out, rows)), np.empty((n_out, rows))
-    factors = np.zeros((chunk, rows))
+    factors = np.empty((chunks, chunk, rows))
     smallest = np.ones(rows)
     for c in range(chunks):
-        top = tops[c]
+        top, length = tops[c], min(n, (c + 1) * chunk) - c * chunk
         top[:] = NO_MASS
-        for k in range(c * chunk, min(n, (c + 1) * chunk)):
-            line = a[k]
+        for k in range(length):
+            line = a[c * chunk + k]
             for r in range(rows):
                 top[r] = max(top[r], line[r])
         for r in range(rows):
             top[r] = np.ceil(top[r] * LOG2_E)
-    for y in range(n_out):
-        high = highest[y]
-        high[:] = 2.0 * NO_MASS
-        for c in range(chunks):
-            top, shift = tops[c], exponent[c, y]
-            for r in range(rows):
-                high[r] = max(high[r], top[r] + shift)
-    out[:] = 0.0
-    for c in range(chunks):
-        top, length = tops[c], min(n, (c + 1) * chunk) - c * chunk
-        factors[length:] = 0.0
         for k in range(length):
-            line, factor = a[c * chunk + k], factors[k]
+            line, factor = a[c * chunk + k], factors[c, k]
             for r in range(rows):
                 factor[r] = fast_exp(line[r] - top[r] * LN2)
-        matmul(mantissa[c], factors, part)
-        for y in range(n_out):
-            addend, total, high, shift = part[y], out[y], highest[y], exponent[c, y]
+        factors[c, length:] = 0.0
+    # a few y at a time, so that all that belongs to them stays in the fastest cache
+    part, highest = np.empty((BAND, rows)), np.empty((BAND, rows))
+    for first in range(0, n_out, BAND):
+        count = min(n_out - first, BAND)
+        for y in range(count):
+            high, total = highest[y], out[first + y]
+            high[:] = 2.0 * NO_MASS
+            total[:] = 0.0
+            for c in range(chunks):
+                top, shift = tops[c], exponent[c, first + y]
+                for r in range(rows):
+                    high[r] = max(high[r], top[r] + shift)
+        for c in range(chunks):
+            matmul(mantissa[c, first : first + count], factors[c], part[:count])
+            top = tops[c]
+            for y in range(count):
+                addend, total, high, shift = part[y], out[first + y], highest[y], exponent[c, first + y]
+                for r in range(rows):
+                    total[r] += addend[r] * power_of_two(top[r] + shift - high[r])
+        for y in range(count):
+            total, high = out[first + y], highest[y]
             for r in range(rows):
-                total[r] += addend[r] * power_of_two(top[r] + shift - high[r])
-    for y in range(n_out):
-        total, high = out[y], highest[y]
-        for r in range(rows):
-            present = high[r] > 0.5 * NO_MASS
-            smallest[r] = min(smallest[r], total[r] if present else 1.0)
-            total[r] = high[r] * LN2 + fast_log(total[r]) if present else NO_MASS
+                present = high[r] > 0.5 * NO_MASS
+                smallest[r] = min(smallest[r], total[r] if present else 1.0)
+                total[r] = high[r] * LN2 + fast_log(total[r]) if present else NO_MASS
     return smallest
 
 
@@ -229,6 +234,24 @@ def log_products(x, group, mantissas, exponents, shape, out):
     for t in numba.prange((count + group - 1) // group):
         start, stop = t * group, min(count, (t + 1) * group)
         log_product_apply(x[start:stop], mantissas, exponents, shape, out[start:stop])
+
+
+@compiled_parallel
+def turn_round(log_z, nodes, offsets, position, weight, value):
+    """Between the two sums of the safe way: ``value = sum_y mu(y) log Z(y)``, and ``log_z <- log mu - log Z``."""
+    for row in numba.prange(log_z.shape[0]):
+        start, stop = offsets[nodes[row]], offsets[nodes[row] + 1]
+        line = log_z[row]
+        kept = np.empty(stop - start)
+        total = 0.0
+        for k in range(start, stop):
+            z = line[position[k]]
+            total += weight[k] * z
+            kept[k - start] = fast_log(weight[k]) - z
+        value[row] = total
+        line[:] = NO_MASS
+        for k in range(start, stop):
+            line[position[k]] = kept[k - start]
 
 
 @compiled_parallel

@@ -1,0 +1,124 @@
+"""One barycenter solver in a process of its own, so that its peak memory can be read. Started by exact.py.
+
+python -m benchmarks.contestants NAME CASE.npz REG OUT.npz
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Weights = np.ndarray[Any, np.dtype[np.float64]]
+Solver = Callable[[int], Weights]
+ACCURACY = 1e-5
+# give up on a contestant after this many seconds of its own
+PATIENCE = 300.0
+COUNTS = [25, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 800, 1000, 1300, 1700, 2200, 3000, 4000]
+
+
+def barymesh_solver(images: Weights, reg: float) -> Solver:
+    """Ours; the number of iterations is its own choice, so the count stands for digits of the tolerance."""
+    import barymesh as bm
+
+    return lambda count: bm.barycenter(images, reg=reg, tol=2e-5, max_iter=count).weights
+
+
+def pot_dense(images: Weights, reg: float, method: str) -> Solver:
+    import ot
+
+    m, side = images.shape[0], images.shape[1]
+    t = np.linspace(0, 1, side)
+    points = np.stack([g.ravel() for g in np.meshgrid(t, t, indexing="ij")], axis=1)
+    cost = ot.dist(points, points)
+    columns = np.ascontiguousarray(images.reshape(m, -1).T)
+    return lambda count: np.asarray(
+        ot.bregman.barycenter(columns, cost, reg, method=method, numItermax=count, stopThr=0, warn=False)
+    )
+
+
+def pot_convolutional(images: Weights, reg: float, method: str) -> Solver:
+    import ot
+
+    return lambda count: np.asarray(
+        ot.bregman.convolutional_barycenter2d(images, reg, method=method, numItermax=count, stopThr=0, warn=False)
+    ).ravel()
+
+
+def ott(images: Weights, reg: float, double: bool, log_domain: bool) -> Solver:
+    import jax
+
+    jax.config.update("jax_enable_x64", double)
+    import jax.numpy as jnp
+    from ott.geometry.grid import Grid
+    from ott.problems.linear.barycenter_problem import FixedBarycenterProblem
+    from ott.solvers.linear.discrete_barycenter import FixedBarycenter
+
+    m, side = images.shape[0], images.shape[1]
+    geometry = Grid(x=[jnp.linspace(0, 1, side)] * 2, epsilon=reg)
+    problem = FixedBarycenterProblem(geometry, jnp.asarray(images.reshape(m, -1)))
+
+    def solve(count: int) -> Weights:
+        solver = FixedBarycenter(
+            threshold=-1.0, min_iterations=count, max_iterations=count, inner_iterations=count, lse_mode=log_domain
+        )
+        return np.asarray(solver(problem).histogram, dtype=float)
+
+    return solve
+
+
+MAKERS: dict[str, Callable[[Weights, float], Solver]] = {
+    "barymesh": barymesh_solver,
+    "POT sinkhorn": lambda images, reg: pot_dense(images, reg, "sinkhorn"),
+    "POT sinkhorn_log": lambda images, reg: pot_dense(images, reg, "sinkhorn_log"),
+    "POT convolutional": lambda images, reg: pot_convolutional(images, reg, "sinkhorn"),
+    "POT convolutional log": lambda images, reg: pot_convolutional(images, reg, "sinkhorn_log"),
+    "OTT kernel, float32": lambda images, reg: ott(images, reg, double=False, log_domain=False),
+    "OTT kernel, float64": lambda images, reg: ott(images, reg, double=True, log_domain=False),
+    "OTT log, float64": lambda images, reg: ott(images, reg, double=True, log_domain=True),
+}
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def compete(name: str, images: Weights, reg: float, reference: Weights) -> dict[str, Any]:
+    """The least number of iterations (from COUNTS) that is accurate enough, and the best time of three runs with it."""
+    warnings.simplefilter("ignore")
+    before = peak_mb()
+    solver = MAKERS[name](images, reg)
+    counts = [5000] if name == "barymesh" else COUNTS
+    spent, found, errors = 0.0, None, []
+    for count in counts:
+        began = time.perf_counter()
+        p = solver(count)
+        spent += time.perf_counter() - began
+        error = float(np.abs(p / p.sum() - reference).sum()) if np.isfinite(p).all() else float("nan")
+        errors.append(error)
+        if error <= ACCURACY:
+            found = count
+            break
+        if spent > PATIENCE or (len(errors) > 6 and not errors[-1] < errors[-3]):
+            break
+    best = float("inf")
+    for _ in range(3 if found else 0):
+        began = time.perf_counter()
+        solver(found or 0)
+        best = min(best, time.perf_counter() - began)
+        if best > PATIENCE / 10:
+            break
+    return {"iterations": found, "seconds": best, "l1": errors[-1], "tried": counts[len(errors) - 1], "spent": spent,
+            "peak MB": peak_mb(), "solve MB": peak_mb() - before}  # fmt: skip
+
+
+if __name__ == "__main__":
+    name, case, reg, out = sys.argv[1:]
+    with np.load(case) as stored:
+        print(json.dumps(compete(name, stored["images"], float(reg), stored["reference"])))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from barymesh.checks import real_number, whole_number
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import NumericalError, OptionError
 from barymesh.history import History
@@ -53,8 +54,8 @@ def barycenter(
         histograms on the support, one a row, or ``(m, *shape)`` for images.
     support
         Where the barycenter lives: points ``(n, d)``, a ``Support``, ``None`` (the measures' common points if they have
-        some, else chosen from the data) or ``"auto"`` (always chosen from the data). The reason for a choice is
-        printed, and kept in ``result.support.reason``.
+        some, else chosen from the data) or ``"auto"`` (always chosen from the data). The reason for a choice is shown
+        with progress, and kept in ``result.support.reason``.
     reg
         Entropic regularisation, in units of the cost; with ``relative_reg=True`` a multiple of the median cost. Smaller
         is sharper and slower.
@@ -90,10 +91,12 @@ def barycenter(
         raise OptionError(f"network={network!r}: this version computes on one machine; leave network out.")
     if method not in METHODS:
         raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
-    if max_iter < 1:
-        raise OptionError(f"max_iter is {max_iter}; it must be at least 1.")
-    if not (np.isfinite(tol) and tol >= 0):
-        raise OptionError(f"tol is {tol}; it must be a finite number, 0 or larger.")
+    max_iter = whole_number("max_iter", max_iter, 1)
+    tolerance = real_number(tol)
+    if tolerance is None or tolerance < 0:
+        raise OptionError(f"tol is {tol!r}; it must be a finite number, 0 or larger.")
+    if start is not None and not isinstance(start, Result):
+        raise OptionError(f"start is {start!r}; it must be a Result of an earlier run.")
     problem = Problem.create(
         measures,
         support,
@@ -109,7 +112,7 @@ def barycenter(
     asked = isinstance(support, str) and support == "auto"
     if problem.support.reason and (showing or asked):
         print(f"Support: {problem.support.reason}.", file=sys.stderr)
-    return solve_problem(problem, max_iter=max_iter, tol=tol, start=start, callback=callback, progress=showing)
+    return solve_problem(problem, max_iter=max_iter, tol=tolerance, start=start, callback=callback, progress=showing)
 
 
 def solve_problem(

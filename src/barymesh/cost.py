@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.checks import as_floats
 from barymesh.errors import CostError
 
 Floats = NDArray[np.float64]
@@ -15,6 +16,8 @@ SQUARED = "sqeuclidean"
 EUCLIDEAN = "euclidean"
 # metrics that are sums over the axes, so that exp(-cost/reg) is a product: their one-axis form
 SEPARABLE: dict[str, Callable[[Floats], Floats]] = {SQUARED: np.square, "cityblock": np.abs}
+# scipy estimates a covariance for these from the points of each call
+DATA_DEPENDENT = ("seuclidean", "mahalanobis")
 # costs computed at once when only their largest is wanted
 LARGEST_BLOCK = 4_000_000
 CostLike = str | Callable[[Floats, Floats], Any] | NDArray[Any]
@@ -39,7 +42,7 @@ class Cost:
             self.function = spec
         else:
             self.name = "precomputed"
-            matrix = np.asarray(spec, dtype=float)
+            matrix = as_floats(spec, "A precomputed cost", CostError)
             if matrix.ndim != 2:
                 raise CostError(
                     f"A precomputed cost must be a matrix (support, atoms), not an array of shape {matrix.shape}."
@@ -60,15 +63,10 @@ class Cost:
     def matrix(self, support: Floats, atoms: Floats) -> Floats:
         """Costs ``(n, N)`` between support points ``(n, d)`` and atoms ``(N, d)``."""
         if self.matrix_given is not None:
-            expected = (support.shape[0], atoms.shape[0])
-            if self.matrix_given.shape != expected:
-                raise CostError(
-                    f"The precomputed cost has shape {self.matrix_given.shape}; {expected} is needed: "
-                    "a row for each support point, a column for each atom."
-                )
+            self.check_shape(support.shape[0], atoms.shape[0])
             return self.matrix_given
         if self.function is not None:
-            given = np.asarray(self.function(support, atoms), dtype=float)
+            given = as_floats(self.function(support, atoms), f"What the cost function {self.name!r} returns", CostError)
             if given.shape != (support.shape[0], atoms.shape[0]):
                 raise CostError(
                     f"The cost function {self.name!r} returned shape {given.shape} for {support.shape[0]} support "
@@ -79,6 +77,14 @@ class Cost:
         from scipy.spatial.distance import cdist
 
         return _checked(cdist(support, atoms, self.name), f"The metric {self.name!r}")
+
+    def check_shape(self, points: int, atoms: int) -> None:
+        """Refuse a precomputed matrix that does not fit."""
+        if self.matrix_given is not None and self.matrix_given.shape != (points, atoms):
+            raise CostError(
+                f"The precomputed cost has shape {self.matrix_given.shape}; {(points, atoms)} is needed: "
+                "a row for each support point, a column for each atom."
+            )
 
     def largest(self, support: Floats, atoms: Floats) -> float:
         """An upper bound on the cost between any support point and any atom."""
@@ -104,6 +110,11 @@ def _checked(matrix: Floats, what: str) -> Floats:
 
 
 def _check_metric(name: str) -> None:
+    if name in DATA_DEPENDENT:
+        raise CostError(
+            f"The metric {name!r} takes its scale from the points given, so it would differ from measure to measure. "
+            "Scale the coordinates yourself, and use 'sqeuclidean' or 'euclidean'."
+        )
     from scipy.spatial.distance import cdist
 
     try:

@@ -51,5 +51,9 @@ class NotEnoughMemoryError(BarymeshError, MemoryError):
     """The work would need more memory than the machine has free. Raised before anything is allocated."""
 
 
+class AccuracyWarning(UserWarning):
+    """A result is valid but may be less accurate than the problem asks for; the message says why and what to do."""
+
+
 class NumericalError(BarymeshError, ArithmeticError):
     """A computation produced a number that is not finite; nothing of it was returned."""

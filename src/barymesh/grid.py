@@ -49,7 +49,10 @@ class Grid:
 
 @lru_cache(maxsize=64)
 def _points(grid: Grid) -> Floats:
-    return np.stack([a.ravel() for a in np.meshgrid(*grid.axes, indexing="ij")], axis=1)
+    points = np.stack([a.ravel() for a in np.meshgrid(*grid.axes, indexing="ij")], axis=1)
+    # shared by everyone who asks, so nobody may change it
+    points.flags.writeable = False
+    return points
 
 
 def recognise(points: Floats) -> Grid | None:
@@ -60,11 +63,11 @@ def recognise(points: Floats) -> Grid | None:
     n, dimension = points.shape
     shape: list[int] = []
     lower, upper = points.min(axis=0), points.max(axis=0)
+    flat = (upper - lower) <= REGULAR * (upper - lower).max() / max(n, 2)
+    upper = np.where(flat, lower, upper)
     for axis in range(dimension):
-        values = np.unique(points[:, axis])
-        spacing = (upper[axis] - lower[axis]) / max(round((upper[axis] - lower[axis]) / _step(values)), 1)
-        count = round((upper[axis] - lower[axis]) / spacing) + 1 if spacing > 0 else 1
-        shape.append(count)
+        extent = upper[axis] - lower[axis]
+        shape.append(1 if flat[axis] else max(round(extent / _step(np.unique(points[:, axis]))), 1) + 1)
         if np.prod(shape, dtype=float) > n:
             return None
     grid = Grid(tuple(shape), tuple(map(float, lower)), tuple(map(float, upper)))

@@ -10,9 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh import memory
+from barymesh.checks import as_floats, normalised, real_number, whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import DimensionError, MeasureError, OptionError, RegularisationError, WeightError
-from barymesh.measures import Atoms, Discretisation, Histogram, Measure, as_measures
+from barymesh.measures import (
+    Atoms,
+    Discretisation,
+    Distribution,
+    Histogram,
+    Measure,
+    Sampler,
+    as_measures,
+    discretise,
+)
 from barymesh.random import addressed_generator
 from barymesh.support import Support, as_support
 from barymesh.support_choice import choose_support
@@ -53,16 +63,17 @@ class Problem:
         precision: str = "float64",
     ) -> Problem:
         """Check every input, choose the support if none is given, and turn a relative reg into an absolute one."""
-        if not (isinstance(reg, int | float | np.number) and np.isfinite(reg) and reg > 0):
+        number = real_number(reg)
+        if number is None or number <= 0:
             raise RegularisationError(
                 f"reg is {reg!r}; it must be a positive finite number. A hundredth of the median cost is a good start."
             )
-        if samples < 1:
-            raise OptionError(f"samples is {samples}; at least one sample a measure is needed.")
-        if precision not in PRECISIONS:
+        samples, seed = whole_number("samples", samples, 1), whole_number("seed", seed)
+        if not isinstance(precision, str) or precision not in PRECISIONS:
             raise OptionError(f"precision is {precision!r}; choose one of {', '.join(PRECISIONS)}.")
         moving = Cost(cost)
-        given = None if support is None or (isinstance(support, str) and support == "auto") else as_support(support)
+        automatic = isinstance(support, str) and support == "auto"
+        given = None if support is None or automatic else as_support(support)
         if given is None and moving.matrix_given is not None:
             given = Support(
                 np.arange(moving.matrix_given.shape[0], dtype=float),
@@ -74,9 +85,18 @@ class Problem:
             columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
             nodes = [_on_columns(k, node, columns) for k, node in enumerate(nodes)]
         chosen = given or choose_support(
-            nodes, None if relative_reg else float(reg), own=support is None, seed=seed, samples=samples
+            nodes, None if relative_reg else number, own=support is None, seed=seed, samples=samples
         )
-        _check_dimensions(nodes, chosen)
+        if moving.matrix_given is None:
+            _check_dimensions(nodes, chosen)
+        else:
+            moving.check_shape(chosen.size, moving.matrix_given.shape[1])
+        drawn = sum(1 for node in nodes if isinstance(node, Sampler | Distribution))
+        memory.require(
+            16 * drawn * samples * chosen.dimension,
+            f"{samples} samples of each of {drawn} measures",
+            "Ask for fewer samples.",
+        )
         memory.require(
             ARRAYS_HELD * 8 * len(nodes) * chosen.size,
             f"A barycenter of {len(nodes)} measures on {chosen.size} support points",
@@ -86,14 +106,14 @@ class Problem:
             measures=nodes,
             support=chosen,
             cost=moving,
-            reg=float(reg),
+            reg=number,
             weights=masses,
             seed=seed,
             samples=samples,
             precision=precision,
         )
         if relative_reg:
-            absolute = float(reg) * problem.median_cost()
+            absolute = number * problem.median_cost()
             if not absolute > 0:
                 raise RegularisationError(
                     "The median cost is 0, so reg cannot be relative to it. Give an absolute reg."
@@ -117,16 +137,10 @@ class Problem:
         return self._atoms(self.resolution)
 
     def _atoms(self, resolution: float) -> list[Atoms]:
-        atoms = []
-        for node, measure in enumerate(self.measures):
-            try:
-                how = Discretisation(
-                    self.support, resolution, self.samples, partial(addressed_generator, self.seed, node)
-                )
-                atoms.append(measure.atoms(how))
-            except MeasureError as error:
-                raise type(error)(f"Measure {node}: {error}") from error
-        return atoms
+        def how(node: int) -> Discretisation:
+            return Discretisation(self.support, resolution, self.samples, partial(addressed_generator, self.seed, node))
+
+        return discretise(self.measures, how)
 
     def median_cost(self) -> float:
         """The median of the cost between support points and atoms, over at most a million pairs evenly picked."""
@@ -147,7 +161,7 @@ class Problem:
 def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
     if weights is None:
         return np.full(count, 1.0 / count)
-    values = np.asarray(weights, dtype=float)
+    values = as_floats(weights, "The weights", WeightError)
     if values.shape != (count,):
         raise WeightError(f"There are {count} measures, but weights has shape {values.shape}; give one weight each.")
     bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
@@ -156,7 +170,7 @@ def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
             f"The weight of measure {bad[0]} is {values[bad[0]]}; weights must be positive and finite. Leave out "
             f"measures that should not count."
         )
-    return np.asarray(values / values.sum())
+    return normalised(values)
 
 
 def _on_columns(position: int, node: Measure, columns: Floats) -> Measure:

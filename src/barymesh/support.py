@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from barymesh import memory
+from barymesh.checks import as_floats, whole_number
 from barymesh.errors import SupportError
 from barymesh.grid import Grid, recognise
 
@@ -22,7 +25,7 @@ class Support:
     """
 
     def __init__(self, points: ArrayLike, *, reason: str = "") -> None:
-        given = np.array(points, dtype=float)
+        given = np.array(as_floats(points, "The support", SupportError))
         if given.ndim == 1:
             given = given[:, None]
         if given.ndim != 2:
@@ -48,8 +51,15 @@ class Support:
         reason: str = "",
     ) -> Support:
         """A regular grid with ``shape[a]`` points from ``lower[a]`` to ``upper[a]`` along each axis."""
-        counts = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
-        lows, highs = (np.broadcast_to(np.asarray(bound, dtype=float), (len(counts),)) for bound in (lower, upper))
+        sides = list(shape) if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str) else [shape]
+        counts = tuple(whole_number("A side of the grid", side, None, SupportError) for side in sides)
+        bounds = [as_floats(bound, "A bound of the grid", SupportError) for bound in (lower, upper)]
+        if not counts or any(bound.shape not in ((), (len(counts),)) for bound in bounds):
+            raise SupportError(
+                f"The grid has shape {counts} and bounds of shapes {[bound.shape for bound in bounds]}; "
+                "give one number of points for each axis, and one bound for all or one for each."
+            )
+        lows, highs = (np.broadcast_to(bound, (len(counts),)) for bound in bounds)
         for axis, (count, low, high) in enumerate(zip(counts, lows, highs, strict=True)):
             if count < 1:
                 raise SupportError(f"The grid has {count} points along axis {axis}; it needs at least one.")
@@ -62,6 +72,8 @@ class Support:
     @classmethod
     def of_grid(cls, grid: Grid, *, reason: str = "") -> Support:
         """The points of a Grid."""
+        count = math.prod(grid.shape)
+        memory.require(16 * count * grid.dimension, f"A support of {count} grid points", "Use a coarser grid.")
         support = cls.__new__(cls)
         support.points, support.grid, support.reason = grid.points, grid, reason
         return support
@@ -92,6 +104,8 @@ class Support:
 
 def as_support(given: Any) -> Support:
     """A Support from whatever the user passed as points."""
+    if isinstance(given, str):
+        raise SupportError(f"The support {given!r} is not understood. Give points (n, d), a Support, 'auto', or None.")
     return given if isinstance(given, Support) else Support(given)
 
 

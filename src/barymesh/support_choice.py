@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.errors import SupportError
+from barymesh import memory
+from barymesh.errors import DimensionError, SupportError
 from barymesh.grid import Grid
-from barymesh.measures import Discretisation, Measure
+from barymesh.measures import Discretisation, Measure, discretise
 from barymesh.random import addressed_generator
 from barymesh.support import Support
 
@@ -35,29 +36,29 @@ def choose_support(measures: list[Measure], reg: float | None, *, own: bool, see
             f"Measure {unplaced[0]} is a histogram without points, so the support cannot be chosen from the data. "
             "Give support=, or points= to the histogram."
         )
-    dimensions = {measure.dimension for measure in measures}
-    if len(dimensions) > 1:
-        raise SupportError(
-            f"The measures have dimensions {sorted(d for d in dimensions if d)}; a support needs all to be the same."
+    other = next((k for k, measure in enumerate(measures) if measure.dimension != measures[0].dimension), None)
+    if other is not None:
+        raise DimensionError(
+            f"Measure {other} lives in {measures[other].dimension} dimensions, measure 0 in {measures[0].dimension}. "
+            "A barycenter needs all to be the same."
         )
-    atoms = [
-        m.atoms(
-            Discretisation(
-                resolution=np.sqrt(reg) if reg else 0.1,
-                samples=samples,
-                generator=partial(addressed_generator, seed, k),
-            )
-        )
-        for k, m in enumerate(measures)
-    ]
+
+    def how(k: int) -> Discretisation:
+        resolution = np.sqrt(reg) if reg else 0.1
+        return Discretisation(resolution=resolution, samples=samples, generator=partial(addressed_generator, seed, k))
+
+    memory.require(16 * len(measures) * samples, f"{samples} samples of each of {len(measures)} measures", "Use fewer.")
+    atoms = discretise(measures, how)
     table, grid = atoms[0].table, atoms[0].grid
     if own and all(a.table is table and (grid is not None or len(measures) > 1) for a in atoms):
         if grid is not None:
             return Support.of_grid(grid, reason=f"the {_sides(grid.shape)} grid that all measures share")
-        return Support(table, reason=f"the {len(table)} points that all measures share")
+        distinct = np.unique(table, axis=0)
+        points = distinct if len(distinct) < len(table) else table
+        return Support(points, reason=f"the {len(points)} points that all measures share")
     d = table.shape[1]
     if d > max(COUNTS):
-        rng = np.random.default_rng(seed)
+        rng = addressed_generator(seed, len(measures))
         share = -(-CLOUD // len(measures))
         drawn = np.concatenate([m.sample(share, rng) for m in measures])
         points = np.unique(drawn, axis=0)

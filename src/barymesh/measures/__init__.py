@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barymesh.measures.base import Atoms, Discretisation, Measure
+from barymesh.measures.base import Atoms, Discretisation, Measure, discretise
 from barymesh.measures.coercion import as_measures
 from barymesh.measures.distribution import Distribution
 from barymesh.measures.empirical import Empirical
@@ -24,4 +24,5 @@ __all__ = [
     "Mixture",
     "Sampler",
     "as_measures",
+    "discretise",
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from barymesh.checks import as_floats, normalised
 from barymesh.errors import DimensionError, MeasureError
 from barymesh.grid import Grid
 from barymesh.support import Support
@@ -69,9 +71,23 @@ class Measure(ABC):
         """The measure itself if it is discrete, a quadrature where there is one, else a sample."""
 
 
+def discretise(measures: list[Measure], how: Callable[[int], Discretisation]) -> list[Atoms]:
+    """The atoms of every measure, ``how(k)`` those of measure k. Equal tables of points become one."""
+    atoms = []
+    tables: dict[tuple[tuple[int, ...], bytes], Floats] = {}
+    for k, measure in enumerate(measures):
+        try:
+            found = measure.atoms(how(k))
+        except (MeasureError, DimensionError) as error:
+            raise type(error)(f"Measure {k}: {error}") from error
+        key = (found.table.shape, hashlib.blake2b(found.table.tobytes()).digest())
+        atoms.append(replace(found, table=tables.setdefault(key, found.table)))
+    return atoms
+
+
 def as_points(values: ArrayLike, what: str) -> Floats:
     """Finite coordinates as ``(N, d)``; a flat list is N points on the line."""
-    points = np.asarray(values, dtype=float)
+    points = as_floats(values, what, MeasureError)
     if points.ndim == 1:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] == 0:
@@ -90,7 +106,7 @@ def as_points(values: ArrayLike, what: str) -> Floats:
 
 def as_masses(values: ArrayLike, what: str) -> Floats:
     """Weights that are finite, not negative and not all zero, normalised to sum 1."""
-    masses = np.asarray(values, dtype=float)
+    masses = as_floats(values, what, MeasureError)
     bad = ~(np.isfinite(masses) & (masses >= 0))
     if masses.size == 0:
         raise MeasureError(f"{what} is empty: give at least one weight.")
@@ -100,11 +116,9 @@ def as_masses(values: ArrayLike, what: str) -> Floats:
         raise MeasureError(
             f"{what} has the value {masses[place]} at position {where}; weights must be finite and not negative."
         )
-    total = masses.sum()
-    if not total > 0:
+    if not masses.max() > 0:
         raise MeasureError(f"{what} has zero mass: every weight is 0. Leave it out, or give it some mass.")
-    scaled = masses / masses.max() if not np.isfinite(total) else masses
-    return np.asarray(scaled / scaled.sum())
+    return normalised(masses)
 
 
 def draw(points: Floats, masses: Floats, size: int, rng: np.random.Generator) -> Floats:

@@ -10,11 +10,12 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from barymesh.checks import as_floats
 from barymesh.errors import DimensionError, MeasureError
 from barymesh.measures.base import Measure
 from barymesh.measures.distribution import Distribution
@@ -39,6 +40,8 @@ def as_measures(given: Any, support: Support | None = None, *, histograms_have_c
         raise MeasureError(f"{given!r} is a path, not measures. Read it first with barymesh.read_measures({given!r}).")
     if hasattr(given, "__array__"):
         measures = _from_stack(np.asarray(given), support, histograms_have_cost)
+    elif isinstance(given, Mapping):
+        raise MeasureError("Measures were given as a dictionary; give a list, for instance list(measures.values()).")
     elif isinstance(given, Iterable):
         measures = [_numbered(k, _from_item, item, support) for k, item in enumerate(given)]
     else:
@@ -58,13 +61,15 @@ def _from_item(item: Any, support: Support | None) -> Measure:
     if isinstance(item, str | bytes) or hasattr(item, "__fspath__"):
         raise MeasureError(f"{item!r} is a path. Read it first with barymesh.read_measures([...]).")
     try:
-        array = np.asarray(item, dtype=float)
-    except (TypeError, ValueError) as error:
+        array = as_floats(item, "An item of the list", MeasureError)
+    except MeasureError as error:
         raise MeasureError(
             f"An object of type {type(item).__name__} is no measure. Give a measure of barymesh, an array of "
             f"samples (N, d), "
             "an object with rvs(), or a function (size, rng) -> samples."
         ) from error
+    if array.shape[:1] == (0,):
+        raise MeasureError("The measure is empty: give at least one sample.")
     if array.ndim == 1:
         return _from_flat(array, support)
     if array.ndim == 2:
@@ -109,10 +114,7 @@ def _from_flat(array: np.ndarray[Any, np.dtype[np.float64]], support: Support | 
 def _from_stack(
     stack: np.ndarray[Any, np.dtype[Any]], support: Support | None, histograms_have_cost: bool
 ) -> list[Measure]:
-    try:
-        values = np.asarray(stack, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise MeasureError(f"An array of type {stack.dtype} is no set of measures; numbers are needed.") from error
+    values = as_floats(stack, "A stack of measures", MeasureError)
     if values.ndim < 2:
         raise MeasureError(
             f"An array of shape {values.shape} is not a stack of measures. Rows are measures: for one histogram "

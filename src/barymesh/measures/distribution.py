@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from barymesh.errors import SamplerError
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
 from barymesh.measures.sampler import checked_draws
 
@@ -22,16 +23,29 @@ class Distribution(Measure):
 
     def __init__(self, frozen: Any) -> None:
         self.frozen = frozen
-        self._dimension = int(self.sample(2, np.random.default_rng(0)).shape[1])
+        self._dimension: int | None = None
+        # an object that holds two distributions answers to size 2, but not to size 3
+        for size in (2, 3):
+            self._dimension = int(self.sample(size, np.random.default_rng(0)).shape[1])
 
     @property
-    def dimension(self) -> int:
+    def dimension(self) -> int | None:
         return self._dimension
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         # with size 1 some multivariate distributions return a bare vector
-        drawn = np.asarray(self.frozen.rvs(size=max(size, 2), random_state=rng))
-        return checked_draws(drawn[:size], size, f"The distribution {self.frozen!r}")
+        asked = max(size, 2)
+        try:
+            drawn = np.asarray(self.frozen.rvs(size=asked, random_state=rng))
+        except (TypeError, ValueError) as error:
+            raise SamplerError(
+                f"{self._name} cannot be drawn from ({error}). Give one distribution an item."
+            ) from error
+        return checked_draws(drawn[:size], size, self._name, self._dimension)
+
+    @property
+    def _name(self) -> str:
+        return f"The distribution {getattr(getattr(self.frozen, 'dist', None), 'name', type(self.frozen).__name__)!r}"
 
     def atoms(self, how: Discretisation) -> Atoms:
         if self.dimension == 1 and hasattr(self.frozen, "ppf"):

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from barymesh.errors import DimensionError, MeasureError
+from barymesh.checks import as_floats, whole_number
+from barymesh.errors import AccuracyWarning, DimensionError, MeasureError
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_points
 
 # nodes that weigh less than this are left out: together they are below rounding
 NEGLIGIBLE = 1e-18
-SMALLEST_ORDER, LARGEST_ORDER = 32, 20_000
+SMALLEST_ORDER, LARGEST_ORDER = 32, 100_000
 MOST_NODES = 20_000
+# at the solution two would do; potentials on the way to it are rougher
+NODES_PER_RESOLUTION = 4.0
+FEWEST_PER_RESOLUTION = 1.5
 MOST_TENSOR_DIMENSIONS = 3
 
 
@@ -27,14 +33,15 @@ class Gaussian(Measure):
     def __init__(
         self, mean: ArrayLike, std: ArrayLike | None = None, *, cov: ArrayLike | None = None, order: int | None = None
     ) -> None:
-        self.mean = as_points(np.atleast_1d(np.asarray(mean, dtype=float))[None], "The mean of a Gaussian")[0]
+        centre = as_floats(mean, "The mean of a Gaussian", MeasureError)
+        self.mean = as_points(np.atleast_1d(centre)[None], "The mean of a Gaussian")[0]
         d = self.mean.size
         if (std is None) == (cov is None):
             raise MeasureError(
                 "A Gaussian needs exactly one of std= (standard deviations) and cov= (covariance matrix)."
             )
         if std is not None:
-            stds = np.asarray(std, dtype=float)
+            stds = as_floats(std, "The std of a Gaussian", MeasureError)
             if stds.ndim > 1 or stds.size not in (1, d):
                 raise DimensionError(
                     f"The std of a Gaussian has shape {stds.shape}, its mean {d} coordinates; give one number or {d}."
@@ -43,15 +50,23 @@ class Gaussian(Measure):
                 raise MeasureError(
                     f"The std of a Gaussian is {std}; it must be positive and finite. For a single point use Empirical."
                 )
-            self.cov = np.diag(np.broadcast_to(stds, (d,)) ** 2)
+            with np.errstate(over="ignore", under="ignore"):
+                squares = np.broadcast_to(stds, (d,)) ** 2
+            if not (np.isfinite(squares).all() and (squares >= np.finfo(float).tiny).all()):
+                raise MeasureError(
+                    f"The std of a Gaussian is {std}; its square is out of floating-point range. Rescale."
+                )
+            self.cov = np.diag(squares)
         else:
-            self.cov = np.atleast_2d(np.asarray(cov, dtype=float))
+            self.cov = np.atleast_2d(as_floats(cov, "The cov of a Gaussian", MeasureError))
             if self.cov.shape != (d, d):
                 raise DimensionError(
                     f"The cov of a Gaussian has shape {self.cov.shape}; its mean has {d} coordinates, so ({d}, {d}) "
                     f"is needed."
                 )
-            if not np.isfinite(self.cov).all() or not np.allclose(self.cov, self.cov.T):
+            if not np.isfinite(self.cov).all() or not np.allclose(
+                self.cov, self.cov.T, atol=1e-8 * np.abs(self.cov).max()
+            ):
                 raise MeasureError("The cov of a Gaussian must be a finite symmetric matrix.")
         try:
             self.root = np.linalg.cholesky(self.cov)
@@ -60,9 +75,9 @@ class Gaussian(Measure):
             raise MeasureError(
                 f"The cov of a Gaussian must be positive definite; its smallest eigenvalue is {smallest:.3g}."
             ) from error
-        if order is not None and order < 1:
-            raise MeasureError(f"The quadrature order of a Gaussian is {order}; it must be at least 1.")
-        self.order = order
+        self.order = (
+            None if order is None else whole_number("The quadrature order of a Gaussian", order, 1, MeasureError)
+        )
 
     @property
     def dimension(self) -> int:
@@ -76,26 +91,49 @@ class Gaussian(Measure):
         if d > MOST_TENSOR_DIMENSIONS:
             points = self.sample(how.samples, how.generator())
             return Atoms(points, np.arange(how.samples), np.full(how.samples, 1.0 / how.samples))
-        widest = float(np.sqrt(np.linalg.eigvalsh(self.cov)[-1]))
-        order = self.order or order_for(widest / how.resolution)
-        nodes, weights = hermite(order)
-        while self.order is None and weights.size**d > MOST_NODES:
-            order = order * 3 // 4
-            nodes, weights = hermite(order)
-        grid = np.stack([g.ravel() for g in np.meshgrid(*[nodes] * d, indexing="ij")], axis=1)
-        mass = np.prod(np.stack([g.ravel() for g in np.meshgrid(*[weights] * d, indexing="ij")], axis=1), axis=1)
-        return Atoms.from_weights(self.mean + grid @ self.root.T, np.where(mass > NEGLIGIBLE, mass, 0.0))
+        stds, directions = np.sqrt(np.linalg.eigvalsh(self.cov)), np.linalg.eigh(self.cov)[1]
+        rules = [hermite(order) for order in self._orders(stds / how.resolution)]
+        axes = np.stack([g.ravel() for g in np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")], axis=1)
+        mass = np.prod(np.meshgrid(*(weights for _, weights in rules), indexing="ij"), axis=0).ravel()
+        points = self.mean + (axes * stds) @ directions.T
+        return Atoms.from_weights(points, np.where(mass > NEGLIGIBLE, mass, 0.0))
+
+    def _orders(self, widths: Floats) -> list[int]:
+        """Orders along the principal axes, of deviations ``widths`` resolutions; warns if they must be too low."""
+        if self.order is not None:
+            return [self.order] * self.dimension
+        finest = NODES_PER_RESOLUTION
+        if _node_count(widths, finest) > MOST_NODES:
+            low, high = 0.0, finest
+            for _ in range(20):
+                middle = (low + high) / 2
+                low, high = (middle, high) if _node_count(widths, middle) <= MOST_NODES else (low, middle)
+            finest = low
+        if finest < FEWEST_PER_RESOLUTION:
+            warnings.warn(
+                f"The quadrature of a {self.dimension}-D Gaussian is too coarse for this reg and support: "
+                f"it would need {_node_count(widths, FEWEST_PER_RESOLUTION)} nodes, {MOST_NODES} is the most. "
+                "Use a larger reg, a finer support where its spacing is the limit, or samples of the Gaussian.",
+                AccuracyWarning,
+                stacklevel=2,
+            )
+        return [order_for(width, finest) for width in widths]
 
     def __repr__(self) -> str:
         return f"Gaussian(mean={self.mean.tolist()}, cov={self.cov.tolist()})"
 
 
-def order_for(widths: float) -> int:
-    """The order whose nodes lie half a resolution apart, for a deviation of ``widths`` resolutions.
+def order_for(widths: float, per_resolution: float) -> int:
+    """The order with that many nodes in a resolution, for a deviation of ``widths`` resolutions.
 
     The zeros of the Hermite polynomial of order q are pi/sqrt(q) deviations apart near the centre.
     """
-    return int(np.clip(np.ceil((2 * np.pi * widths) ** 2), SMALLEST_ORDER, LARGEST_ORDER))
+    return int(np.clip(np.ceil((np.pi * per_resolution * widths) ** 2), SMALLEST_ORDER, LARGEST_ORDER))
+
+
+def _node_count(widths: Floats, per_resolution: float) -> int:
+    """Nodes of the tensor product with that many nodes in a resolution."""
+    return math.prod(hermite(order_for(width, per_resolution))[0].size for width in widths)
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_ma
 class Histogram(Measure):
     """Masses at ``points (N, d)``, or on the support of the barycenter where no points are given.
 
-    The masses need not sum to 1. Histograms made with the same ``points`` array share it.
+    The masses need not sum to 1. Histograms with equal points share them in the solver.
     """
 
     def __init__(self, masses: ArrayLike, points: ArrayLike | None = None) -> None:

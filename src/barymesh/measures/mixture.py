@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from barymesh.checks import as_floats
 from barymesh.errors import DimensionError, MeasureError
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_masses
 from barymesh.measures.gaussian import Gaussian
@@ -17,7 +18,14 @@ class Mixture(Measure):
     """``sum_k weights[k] * components[k]``; uniform weights if none are given."""
 
     def __init__(self, components: Sequence[Measure], weights: ArrayLike | None = None) -> None:
+        if isinstance(components, Measure):
+            raise MeasureError("A mixture needs a list of measures; one was given by itself.")
         self.components = list(components)
+        strangers = [type(c).__name__ for c in self.components if not isinstance(c, Measure)]
+        if strangers:
+            raise MeasureError(
+                f"A component of a mixture is a {strangers[0]}; components must be measures of barymesh."
+            )
         if not self.components:
             raise MeasureError("A mixture is empty: give at least one component.")
         dimensions = {component.dimension for component in self.components}
@@ -37,8 +45,13 @@ class Mixture(Measure):
     @classmethod
     def of_gaussians(cls, means: ArrayLike, stds: ArrayLike, weights: ArrayLike | None = None) -> Mixture:
         """A mixture of Gaussians from their means ``(K,)`` or ``(K, d)`` and standard deviations, one each."""
-        centres = np.asarray(means, dtype=float)
-        widths = np.broadcast_to(np.asarray(stds, dtype=float), (len(centres),))
+        centres = np.atleast_1d(as_floats(means, "The means of a mixture", MeasureError))
+        given = as_floats(stds, "The stds of a mixture", MeasureError)
+        if given.shape not in ((), (1,), (len(centres),)):
+            raise MeasureError(
+                f"A mixture has {len(centres)} means and stds of shape {given.shape}; give one for all or one each."
+            )
+        widths = np.broadcast_to(given, (len(centres),))
         return cls([Gaussian(mean, std) for mean, std in zip(centres, widths, strict=True)], weights)
 
     @property
@@ -48,7 +61,7 @@ class Mixture(Measure):
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         counts = rng.multinomial(size, self.weights)
         draws = [c.sample(int(count), rng) for c, count in zip(self.components, counts, strict=True) if count]
-        return rng.permutation(np.concatenate(draws))
+        return rng.permutation(np.concatenate([*draws, np.empty((0, self.dimension or 0))]))
 
     def atoms(self, how: Discretisation) -> Atoms:
         generator = how.generator()

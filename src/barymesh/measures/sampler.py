@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from barymesh.checks import as_floats
 from barymesh.errors import SamplerError
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
 
@@ -19,33 +20,35 @@ class Sampler(Measure):
 
     def __init__(self, function: Callable[[int, np.random.Generator], Any]) -> None:
         self.function = function
+        self._dimension: int | None = None
         self._dimension = int(self.sample(2, np.random.default_rng(0)).shape[1])
 
     @property
-    def dimension(self) -> int:
+    def dimension(self) -> int | None:
         return self._dimension
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         name = getattr(self.function, "__name__", repr(self.function))
-        return checked_draws(self.function(size, rng), size, f"The sampler {name!r}")
+        return checked_draws(self.function(size, rng), size, f"The sampler {name!r}", self._dimension)
 
     def atoms(self, how: Discretisation) -> Atoms:
         points = self.sample(how.samples, how.generator())
         return Atoms(points, np.arange(how.samples), np.full(how.samples, 1.0 / how.samples))
 
 
-def checked_draws(drawn: Any, size: int, what: str) -> Floats:
+def checked_draws(drawn: Any, size: int, what: str, dimension: int | None) -> Floats:
     """Draws as a finite ``(size, d)`` array, or a SamplerError that says what came instead."""
-    try:
-        values = np.asarray(drawn, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise SamplerError(f"{what} returned {type(drawn).__name__}, which is not an array of numbers.") from error
+    values = as_floats(drawn, f"What {what[0].lower()}{what[1:]} returns", SamplerError)
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or values.shape[0] != size or values.shape[1] == 0:
         raise SamplerError(
             f"{what} was asked for {size} draws and returned shape {np.shape(drawn)}; it must be ({size}, d) or "
             f"({size},)."
+        )
+    if dimension is not None and values.shape[1] != dimension:
+        raise SamplerError(
+            f"{what} returned draws in {values.shape[1]} dimensions, and in {dimension} before; it must keep to one."
         )
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])

@@ -1,0 +1,389 @@
+"""Every bad input is refused before any work, by a named error that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+import barymesh as bm
+from barymesh import errors, memory
+from barymesh.errors import (
+    CostError,
+    DimensionError,
+    MeasureError,
+    NotEnoughMemoryError,
+    OptionError,
+    RegularisationError,
+    SamplerError,
+    SupportError,
+    WeightError,
+)
+
+PAIR = [bm.Gaussian(0, 1), bm.Gaussian(1, 1)]
+LINE = np.linspace(-3, 3, 20)
+
+
+def refused(error, words, *arguments, **options):
+    """``barycenter`` refuses these arguments with this error, whose message has these words."""
+    with pytest.raises(error) as caught:
+        bm.barycenter(*arguments, **options)
+    assert isinstance(caught.value, bm.BarymeshError)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("reg", [0, 0.0, -1, -0.5, np.nan, np.inf, -np.inf, "0.1", None, [0.1], np.array([0.1]), 1j])
+def test_bad_reg(reg):
+    refused(RegularisationError, [f"reg is {reg!r}", "positive finite", "median cost"], PAIR, LINE, reg=reg)
+
+
+@pytest.mark.parametrize("reg", [pytest.param(10**400, id="10**400"), np.complex128(1 + 1j)])
+def test_strange_reg(reg):
+    """Numbers, of a kind, that are no regularisation."""
+    refused(RegularisationError, ["reg is", "positive finite"], PAIR, LINE, reg=reg)
+
+
+@pytest.mark.parametrize("reg", [1, np.float32(0.5), np.int64(2), 0.25])
+def test_good_reg(reg):
+    assert bm.Problem.create(PAIR, LINE, reg=reg).reg == float(reg)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ([1, -1], ["measure 1", "-1.0", "positive"]),
+        ([np.nan, 1], ["measure 0", "nan", "finite"]),
+        ([1, np.inf], ["measure 1", "inf", "finite"]),
+        ([0, 0], ["measure 0", "0.0", "Leave out"]),
+        ([1, 0], ["measure 1", "0.0", "Leave out"]),
+        ([1, 1, 1], ["2 measures", "(3,)", "one weight each"]),
+        ([1], ["2 measures", "(1,)"]),
+        ([], ["2 measures", "(0,)"]),
+        ([[1, 1]], ["2 measures", "(1, 2)"]),
+        (1.0, ["2 measures", "()"]),
+        (["a", "b"], ["weight"]),
+        ([[1], [1, 2]], ["weight"]),
+    ],
+)
+def test_bad_weights(weights, words):
+    refused(WeightError, words, PAIR, LINE, reg=1, weights=weights)
+
+
+def test_weights_are_normalised():
+    np.testing.assert_allclose(bm.Problem.create(PAIR, LINE, reg=1, weights=[1, 3]).weights, [0.25, 0.75])
+    np.testing.assert_allclose(bm.Problem.create(PAIR, LINE, reg=1).weights, [0.5, 0.5])
+    np.testing.assert_allclose(bm.Problem.create(PAIR * 2, LINE, reg=1, weights=np.float32([1, 1, 1, 1])).weights, 0.25)
+    np.testing.assert_allclose(bm.Problem.create(PAIR, LINE, reg=1, weights=[1e-300, 3e-300]).weights, [0.25, 0.75])
+
+
+def test_weights_too_large_to_sum_are_still_weights():
+    np.testing.assert_allclose(bm.Problem.create(PAIR, LINE, reg=1, weights=[1e308, 1e308]).weights, [0.5, 0.5])
+
+
+def ten_at_most(size, rng):
+    return rng.normal(size=min(size, 10))
+
+
+def nan_in_the_end(size, rng):
+    return np.where(np.arange(size) < 10, 0.0, np.nan)
+
+
+def words_in_the_end(size, rng):
+    return rng.normal(size=size) if size < 10 else ["a"] * size
+
+
+@pytest.mark.parametrize(
+    ("measures", "error", "words"),
+    [
+        ([], MeasureError, ["no measures", "at least one"]),
+        (np.zeros((0, 20)), MeasureError, ["no measures", "at least one"]),
+        ([PAIR[0], np.zeros((0, 1))], MeasureError, ["Measure 1", "empty", "at least one"]),
+        ([PAIR[0], bm.Gaussian([0, 0], 1)], DimensionError, ["Measure 1", "2 dimensions", "support in 1", "agree"]),
+        ([PAIR[0], stats.multivariate_normal([0, 0, 0])], DimensionError, ["Measure 1", "3 dimensions"]),
+        ([PAIR[0], np.zeros((4, 2))], DimensionError, ["Measure 1", "2 dimensions", "support has 1"]),
+        (np.ones((2, 5, 5)), DimensionError, ["Measure 0", "2 dimensions", "support in 1"]),
+        (np.stack([np.ones((4, 5)), np.zeros((4, 5))]), MeasureError, ["Measure 1", "image", "zero mass", "Leave it"]),
+        (np.stack([np.ones(20), np.zeros(20)]), MeasureError, ["Measure 1", "histogram", "zero mass", "Leave it"]),
+        (np.stack([np.ones(20), -np.ones(20)]), MeasureError, ["Measure 1", "-1.0", "position 0", "not negative"]),
+        (np.ones((2, 21)), MeasureError, ["21 entries", "20 points", "transpose"]),
+        ([PAIR[0], bm.Histogram(np.ones(21))], MeasureError, ["Measure 1", "21 masses", "20 points", "points="]),
+        ([PAIR[0], ten_at_most], SamplerError, ["Measure 1", "'ten_at_most'", "1000 draws", "(10,)", "(1000, d)"]),
+        ([PAIR[0], nan_in_the_end], SamplerError, ["Measure 1", "'nan_in_the_end'", "nan", "draw 10", "finite"]),
+        ([PAIR[0], words_in_the_end], SamplerError, ["Measure 1", "'words_in_the_end'", "list", "numbers"]),
+        ([PAIR[0], lambda size, rng: rng.random((3, 3))], SamplerError, ["Measure 1", "2 draws", "(3, 3)", "(2, d)"]),
+        ([PAIR[0], lambda size, rng: [np.nan] * size], SamplerError, ["Measure 1", "nan", "draw 0", "finite"]),
+        ([PAIR[0], lambda size, rng: [0.5]], SamplerError, ["Measure 1", "2 draws", "(1,)", "(2, d)"]),
+        ([PAIR[0], lambda size, rng: "abc"], SamplerError, ["Measure 1", "str", "numbers"]),
+        ([PAIR[0], [-1.0, np.nan]], MeasureError, ["Measure 1", "nan", "row 1", "remove"]),
+        (PAIR[0], MeasureError, ["One measure", "[measure]"]),
+    ],
+)
+def test_bad_measures(measures, error, words):
+    refused(error, words, measures, LINE, reg=1)
+
+
+def changing(size, rng):
+    return rng.normal(size=size) if size == 2 else rng.normal(size=(size, 3))
+
+
+@pytest.mark.parametrize("support", [LINE, None])
+def test_a_sampler_that_changes_its_dimension_is_named(support):
+    refused(bm.BarymeshError, ["Measure 1", "3"], [PAIR[0], changing], support, reg=1)
+
+
+@pytest.mark.parametrize(
+    ("support", "words"),
+    [
+        ([], ["empty", "at least one"]),
+        (np.zeros((0, 1)), ["empty"]),
+        ([0.0, 1.0, np.nan], ["point 2", "nan", "finite"]),
+        ([0.0, 2.0, 0.5, 2.0], ["1 and 3", "[2.]", "numpy.unique"]),
+        (np.zeros((2, 2, 2)), ["(2, 2, 2)", "(n, d)"]),
+        ("AUTO", ["AUTO"]),
+        ("points.csv", ["points.csv"]),
+        ([[0.0], [1.0, 2.0]], []),
+    ],
+)
+def test_bad_support(support, words):
+    refused(SupportError, words, PAIR, support, reg=1)
+
+
+def test_support_of_another_dimension():
+    refused(DimensionError, ["Measure 0", "1 dimensions", "support in 2"], PAIR, np.eye(2), reg=1)
+
+
+def test_no_support_to_choose():
+    refused(SupportError, ["Measure 0", "histogram", "support="], [bm.Histogram([1, 2])], reg=1)
+
+
+@pytest.mark.parametrize("support", [None, "auto"])
+def test_measures_of_different_dimensions_without_a_support(support):
+    refused(DimensionError, ["1", "2"], [PAIR[0], bm.Gaussian([0, 0], 1)], support, reg=1)
+
+
+BAD_OPTIONS = [
+    ({"precision": "float16"}, ["'float16'", "float64", "float32"]),
+    ({"precision": 64}, ["64", "float64"]),
+    ({"precision": None}, ["None", "float64"]),
+    ({"precision": ["float64"]}, ["float64"]),
+    ({"samples": 0}, ["samples is 0", "at least 1"]),
+    ({"samples": -5}, ["samples is -5", "at least 1"]),
+    ({"samples": 2.5}, ["samples", "2.5"]),
+    ({"samples": np.nan}, ["samples", "nan"]),
+    ({"samples": "many"}, ["samples", "many"]),
+    ({"samples": None}, ["samples", "None"]),
+    ({"max_iter": 0}, ["max_iter is 0", "at least 1"]),
+    ({"max_iter": -1}, ["max_iter is -1", "at least 1"]),
+    ({"max_iter": 2.5}, ["max_iter", "2.5"]),
+    ({"max_iter": np.nan}, ["max_iter", "nan"]),
+    ({"max_iter": "ten"}, ["max_iter", "ten"]),
+    ({"max_iter": None}, ["max_iter", "None"]),
+    ({"tol": -1e-6}, ["tol is -1e-06", "0 or larger"]),
+    ({"tol": np.nan}, ["tol is nan", "finite"]),
+    ({"tol": np.inf}, ["tol is inf", "finite"]),
+    ({"tol": "small"}, ["tol", "small"]),
+    ({"tol": None}, ["tol", "None"]),
+    ({"method": "simplex"}, ["'simplex'", "sinkhorn"]),
+    ({"method": None}, ["None", "sinkhorn"]),
+    ({"network": "ring"}, ["network='ring'", "leave network out"]),
+    ({"seed": "a"}, ["seed", "a"]),
+    ({"seed": 1.5}, ["seed", "1.5"]),
+    ({"seed": None}, ["seed", "None"]),
+    ({"start": 3}, ["start"]),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), BAD_OPTIONS, ids=[str(options) for options, _ in BAD_OPTIONS])
+def test_bad_options(options, words):
+    measures = [PAIR[0], lambda size, rng: rng.normal(size=size)]
+    refused(OptionError, words, measures, LINE, reg=1, **options)
+
+
+def test_a_start_from_another_problem():
+    start = bm.barycenter(PAIR, LINE[:10], reg=1)
+    refused(OptionError, ["start=", "(2, 10)", "(2, 20)"], PAIR, LINE, reg=1, start=start)
+
+
+@pytest.mark.parametrize(
+    ("measures", "support", "cost", "error", "words"),
+    [
+        (PAIR, LINE, "miles", CostError, ["'miles'", "sqeuclidean", "scipy.spatial.distance"]),
+        (np.ones((2, 3)), None, np.ones(3), CostError, ["(3,)", "matrix"]),
+        (np.ones((2, 3)), None, [[1, 2, -3]], CostError, ["-3.0", "row 0", "column 2"]),
+        (np.ones((2, 3)), LINE, np.ones((2, 3)), CostError, ["(2, 3)", "(20, 3)"]),
+        (np.ones((2, 4)), None, np.ones((2, 3)), MeasureError, ["Measure 0", "4 entries", "3 columns"]),
+        (PAIR, None, np.ones((2, 3)), MeasureError, ["Measure 0", "histograms", "Gaussian"]),
+        ([bm.Histogram([1, 2], [0, 1])], None, np.ones((2, 2)), MeasureError, ["Measure 0", "columns"]),
+        (PAIR, LINE, lambda z, y: np.ones(3), CostError, ["(3,)", "must return"]),
+        (PAIR, LINE, lambda z, y: -cdist(z, y), CostError, ["row", "column", "not negative"]),
+    ],
+)
+def test_bad_cost(measures, support, cost, error, words):
+    refused(error, words, measures, support, reg=1, cost=cost)
+
+
+# memory
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A machine with a megabyte to spare."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+
+
+def peak_of(action):
+    """The most memory held at once while ``action`` runs into its NotEnoughMemoryError, and what that says."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotEnoughMemoryError) as caught:
+            action()
+        return tracemalloc.get_traced_memory()[1], str(caught.value)
+    finally:
+        tracemalloc.stop()
+
+
+def test_too_many_support_points_are_refused_before_anything_is_allocated(little_memory):
+    support = bm.Support.regular((100, 100))
+    measures = [bm.Gaussian([0, 0], 1)] * 10
+    peak, message = peak_of(lambda: bm.barycenter(measures, support, reg=1))
+    assert peak < 2**20
+    for word in ("10 measures", "10000 support points", "GiB", "coarser support", "fewer measures"):
+        assert word in message
+
+
+def test_a_cost_matrix_that_is_too_large_is_refused_before_it_is_computed(little_memory, rng):
+    support, cloud = rng.normal(size=(2, 600, 2))
+    peak, message = peak_of(lambda: bm.barycenter([cloud], support, reg=1, cost="euclidean"))
+    assert peak < 2**20
+    for word in ("600 support points", "600 atoms", "squared Euclidean"):
+        assert word in message
+
+
+def test_too_many_samples_are_refused_before_they_are_drawn(little_memory):
+    """A million draws are eight megabytes, whatever the support."""
+    asked = []
+
+    def sampler(size, rng):
+        asked.append(size)
+        return rng.normal(size=size)
+
+    with pytest.raises(NotEnoughMemoryError, match="samples"):
+        bm.barycenter([sampler], np.linspace(0, 1, 5), reg=1, samples=10**6, max_iter=1)
+    assert max(asked) < 10**6
+
+
+def test_a_grid_that_is_too_large_is_refused_before_its_points_are_listed(little_memory):
+    """60 x 60 x 60 points in space are five megabytes; a thousand a side, and numpy fails with an error of its own."""
+    measures = [bm.Gaussian([0, 0, 0], 1)]
+    peak, message = peak_of(lambda: bm.barycenter(measures, bm.Support.regular((60, 60, 60)), reg=1))
+    assert peak < 2**20
+    assert "support" in message
+
+
+def test_plenty_of_memory_or_no_word_about_it_is_fine(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    assert bm.Problem.create(PAIR, LINE, reg=1).support.size == 20
+
+
+def test_the_machine_tells_its_memory():
+    free = memory.available_bytes()
+    assert free is None or free > 2**20
+
+
+def test_what_just_fits_is_allowed(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    memory.require(1000, "This", "Do less.")
+    with pytest.raises(NotEnoughMemoryError, match=r"This needs .* GiB .* Do less\."):
+        memory.require(1001, "This", "Do less.")
+    assert issubclass(NotEnoughMemoryError, MemoryError)
+
+
+# what a problem completes
+
+
+def test_relative_reg_is_a_multiple_of_the_median_cost(rng):
+    points, masses = rng.normal(size=(9, 2)), rng.random((3, 9)) + 0.1
+    problem = bm.Problem.create(masses, points, reg=0.02, relative_reg=True)
+    assert problem.reg == pytest.approx(0.02 * np.median(cdist(points, points, "sqeuclidean")), rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
+def test_relative_reg_follows_the_metric(metric, rng):
+    points, cloud = rng.normal(size=(2, 8, 3))
+    problem = bm.Problem.create([cloud], points, reg=0.5, relative_reg=True, cost=metric)
+    assert problem.reg == pytest.approx(0.5 * np.median(cdist(points, cloud, metric)), rel=1e-12)
+
+
+def test_relative_reg_with_a_cost_matrix(rng):
+    costs = rng.random((4, 6))
+    problem = bm.Problem.create(rng.random((2, 6)), reg=0.1, relative_reg=True, cost=costs)
+    assert problem.reg == pytest.approx(0.1 * np.median(costs), rel=1e-12)
+
+
+def test_relative_reg_does_not_know_units():
+    """Millimetres or metres: the same barycenter."""
+    small, large = (
+        bm.barycenter([bm.Gaussian(0, s), bm.Gaussian(s, 2 * s)], s * LINE, reg=0.05, relative_reg=True, tol=1e-9)
+        for s in (1.0, 1000.0)
+    )
+    np.testing.assert_allclose(small.weights, large.weights, atol=1e-8)
+
+
+def test_relative_reg_of_a_large_problem_is_close_to_the_median(rng):
+    """Only a share of the pairs is looked at."""
+    images = rng.random((3, 50, 50))
+    problem = bm.Problem.create(images, reg=1.0, relative_reg=True)
+    points = problem.support.points
+    assert problem.reg == pytest.approx(np.median(cdist(points, points, "sqeuclidean")), rel=0.03)
+
+
+def test_relative_to_nothing():
+    refused(RegularisationError, ["median cost is 0", "absolute"], [[[1.0]]], [1.0], reg=1, relative_reg=True)
+
+
+def test_a_support_is_chosen_with_a_reason():
+    problem = bm.Problem.create(PAIR, reg=0.1)
+    assert problem.support.reason
+    assert problem.support.grid is not None
+    assert bm.Problem.create(PAIR, LINE, reg=0.1).support.reason == ""
+
+
+def test_every_measure_has_atoms(rng):
+    measures = [PAIR[0], stats.norm(0, 1), rng.normal(size=(4, 1)), bm.Histogram(np.ones(20)), lambda n, r: r.random(n)]
+    problem = bm.Problem.create(measures, LINE, reg=0.1, samples=30)
+    for atoms in problem.atoms:
+        assert (atoms.weights > 0).all()
+        assert atoms.weights.sum() == pytest.approx(1.0, abs=1e-12)
+        assert atoms.points.shape == (atoms.weights.size, 1)
+    assert problem.atoms is problem.atoms
+    assert problem.atoms[4].weights.size == 30
+
+
+def test_draws_depend_on_seed_and_position_alone(rng):
+    """Not on the other measures, nor on how often one asks."""
+
+    def sampler(size, rng):
+        return rng.normal(size=size)
+
+    alone = bm.Problem.create([sampler, sampler], LINE, reg=0.1, seed=5, samples=9).atoms
+    among = bm.Problem.create([stats.norm(0, 1), sampler], LINE, reg=0.7, seed=5, samples=9).atoms
+    np.testing.assert_array_equal(alone[1].points, among[1].points)
+    other = bm.Problem.create([sampler, sampler], LINE, reg=0.1, seed=6, samples=9).atoms
+    assert not np.array_equal(alone[1].points, other[1].points)
+
+
+def test_largest_cost_is_a_bound_over_all_measures(rng):
+    clouds = [rng.normal(size=(5, 2)) * k for k in (1, 5)]
+    support = rng.normal(size=(7, 2))
+    problem = bm.Problem.create(clouds, support, reg=0.1, cost="chebyshev")
+    assert problem.largest_cost() == pytest.approx(max(cdist(support, c, "chebyshev").max() for c in clouds))
+
+
+def test_one_except_catches_them_all():
+    named = [error for error in vars(errors).values() if isinstance(error, type) and not issubclass(error, Warning)]
+    assert len(named) > 10
+    assert all(issubclass(error, bm.BarymeshError) for error in named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +154,9 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     folder = base / config.output
     if folder.exists() and not folder.is_dir():
         raise FileError(f"The output {folder} is a file, not a folder. Choose another with -o.")
+    above = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise FileError(f"The output {folder} cannot be written: {above} is no folder, or forbids it.")
     start = Result.load(folder / RESULT) if config.resume else None
     chosen = None if config.support is None else parse_support(config.support, base)
     measures = read_measures([base / path for path in config.data], kind=config.kind, invert=config.invert)

@@ -56,7 +56,7 @@ assert set(KINDS) == {"samples", "image", "histogram"}
 def read_config(path: Path) -> RunConfig:
     """The configuration in a TOML file, or a ConfigError that names key and line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"There is no configuration file {path}.") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -84,7 +84,7 @@ def _problem(path: Path, text: str, place: list[int | str], kind: str, message: 
     if kind == "missing":
         return f"{where}: the key {key!r} is missing. It holds {RunConfig.model_fields[key].description}."
     item = "".join(f"[{part}]" for part in place[1:])
-    return f"{where}: {key}{item}: {message.removeprefix('Value error, ')}."
+    return f"{where}: {key}{item}: {message.removeprefix('Value error, ').rstrip('.')}."
 
 
 def _line_of(key: str, text: str) -> int | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
 import struct
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -44,10 +46,12 @@ def read_measures(paths: str | Path | Iterable[str | Path], *, kind: str | None 
     if not given:
         raise FileError("No data files were given.")
     files = [file for path in given for file in _files_in(path)]
-    if len(files) == 1 and given[0].is_file() and files[0].suffix == ".npy":
+    if len(files) == 1 and given[0].is_file() and files[0].suffix.lower() == ".npy":
         stack = _read_npy(files[0])
         if kind is None:
             return stack
+        if stack.ndim == 0:
+            raise FileError(f"{files[0]} holds a single number, not a stack of measures.")
         return [_with_name(files[0], _as_kind, row, kind) for row in stack]
     return [measure for file in files for measure in _with_name(file, _read, file, kind, invert)]
 
@@ -87,6 +91,8 @@ def _known(file: Path) -> bool:
 
 
 def _is_idx(file: Path) -> bool:
+    if file.suffix.lower() in (*ARRAYS, *TABLES, *IMAGES):
+        return False
     name = file.name.removesuffix(".gz")
     return name.endswith(".idx") or "-idx" in name or ".idx" in name
 
@@ -94,7 +100,7 @@ def _is_idx(file: Path) -> bool:
 def _read(file: Path, kind: str | None, invert: bool) -> list[Any]:
     suffix = file.suffix.lower()
     if _is_idx(file):
-        return _stack_of_images(file, _read_idx(file))
+        return _stack_of_images(file, _read_idx(file), invert)
     if suffix == ".npz":
         return _read_npz(file, kind)
     if suffix == ".npy":
@@ -118,20 +124,34 @@ def _as_kind(array: Array, kind: str | None) -> Measure | Array:
 
 
 def _read_npy(file: Path) -> Array:
-    return np.asarray(_numbers(file, lambda: np.load(file, allow_pickle=False)))
+    def load() -> Array:
+        with file.open("rb") as raw:
+            array = np.load(raw, allow_pickle=False)
+            if not isinstance(array, np.ndarray):
+                raise ValueError("it is an archive of arrays; call it .npz")
+            return array
+
+    return _numeric(file, _numbers(file, load))
 
 
 def _read_npz(file: Path, kind: str | None) -> list[Any]:
     def load() -> dict[str, Array]:
-        with np.load(file, allow_pickle=False) as stored:
+        # opened here, because NumPy leaves a damaged archive open
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
 
-    arrays = _numbers(file, load)
+    arrays = {name: _numeric(file, array) for name, array in _numbers(file, load).items()}
     if not arrays:
         raise FileError(f"{file} holds no array.")
     if "points" in arrays:
         return [Empirical(arrays["points"], arrays.get("weights"))]
     return [_as_kind(array, kind) for array in arrays.values()]
+
+
+def _numeric(file: Path, array: Array) -> Array:
+    if array.dtype.kind not in "buif":
+        raise FileError(f"{file} holds values of type {array.dtype}; real numbers are needed.")
+    return array
 
 
 def _numbers(file: Path, load: Callable[[], Any]) -> Any:
@@ -146,15 +166,15 @@ def _read_csv(file: Path) -> tuple[list[str], Array]:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileError(f"{file} is not a text file in UTF-8 ({error}).") from error
-    rows = [
-        (number, row)
-        for number, row in enumerate(csv.reader(text.splitlines()), 1)
-        if any(cell.strip() for cell in row)
-    ]
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise FileError(f"{file}, line {reader.line_num}: {error}.") from error
     if not rows:
         raise MeasureError("the file has no rows.")
     names = [cell.strip() for cell in rows[0][1]]
-    if any(_number(cell) is None for cell in names):
+    if all(_number(cell) is None for cell in names):
         rows = rows[1:]
     else:
         names = [f"column {k + 1}" for k in range(len(names))]
@@ -221,7 +241,7 @@ def _read_image(file: Path, invert: bool) -> Array:
 def _read_idx(file: Path) -> Array:
     try:
         raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{file} is truncated or not a gzip file ({error}).") from error
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in IDX_TYPES:
         raise FileError(f"{file} is not an IDX file: its first bytes are {raw[:4].hex(' ')}.")
@@ -236,15 +256,17 @@ def _read_idx(file: Path) -> Array:
     return np.frombuffer(raw, dtype, math.prod(shape), start).reshape(shape)
 
 
-def _stack_of_images(file: Path, stack: Array) -> list[Measure]:
+def _stack_of_images(file: Path, stack: Array, invert: bool) -> list[Measure]:
     if stack.ndim < 2:
         raise FileError(f"{file} holds a list of {stack.size} numbers (labels?), not images.")
+    if stack.size == 0:
+        raise FileError(f"{file} holds no images: its shape is {stack.shape}.")
     if stack.ndim == 2:
-        return [Image(stack)]
+        stack = stack[None]
     measures: list[Measure] = []
     for k, pixels in enumerate(stack):
         try:
-            measures.append(Image(pixels))
+            measures.append(Image(pixels.max() - pixels if invert else pixels))
         except MeasureError as error:
             raise MeasureError(f"image {k}: {error}") from error
     return measures

@@ -24,7 +24,8 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.set()
 
-    if previous is None:
+    # None: not ours to restore; SIG_IGN: somebody wants this process to go on through Ctrl-C
+    if previous in (None, signal.SIG_IGN):
         yield asked.is_set
         return
     signal.signal(signal.SIGINT, ask)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.errors import FileError
+from barymesh.grid import Grid
 from barymesh.history import History
 from barymesh.safe_write import replacing
 from barymesh.status import Status
@@ -100,7 +101,14 @@ class Result:
         target = Path(path)
         if target.suffix != ".npz":
             target = target.with_name(target.name + ".npz")
-        header = {"format": FORMAT, "status": self.status.name, "method": self.method, "reason": self.support.reason}
+        grid = self.support.grid
+        header = {
+            "format": FORMAT,
+            "status": self.status.name,
+            "method": self.method,
+            "reason": self.support.reason,
+            "grid": grid and [grid.shape, grid.lower, grid.upper],
+        }
         numbers = {
             name: getattr(self, name)
             for name in (
@@ -132,35 +140,30 @@ class Result:
     def load(path: str | Path) -> Result:
         """Read what ``save`` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                header = json.loads(str(stored["header"]))
-                if header.get("format") != FORMAT:
-                    raise FileError(
-                        f"{path} has result format {header.get('format')}; this version of barymesh reads format "
-                        f"{FORMAT}."
-                    )
-                arrays = {name: stored[name] for name in stored.files if name != "header"}
+            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            header = json.loads(str(arrays.pop("header")))
+            version, grid, reason = header.pop("format"), header.pop("grid"), header.pop("reason")
+            if version != FORMAT:
+                raise FileError(f"{path} has result format {version}; this version of barymesh reads format {FORMAT}.")
+            points = arrays.pop("points")
+            support = (
+                Support.of_grid(Grid(*map(tuple, grid)), reason=reason) if grid else Support(points, reason=reason)
+            )
+            history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
+            return Result(
+                support=support,
+                status=Status[header.pop("status")],
+                history=History({name.removeprefix("history_"): column for name, column in history.items()}),
+                **arrays,
+                **header,
+            )
         except FileNotFoundError as error:
             raise FileError(f"There is no file {path}.") from error
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            if isinstance(error, FileError):
-                raise
-            raise FileError(f"{path} is not a complete result of barymesh ({error}).") from error
-        except Exception as error:  # zipfile.BadZipFile and zlib.error share no base
-            raise FileError(f"{path} is damaged or not a result of barymesh ({error}).") from error
-        history = {
-            name.removeprefix("history_"): column for name, column in arrays.items() if name.startswith("history_")
-        }
-        del header["format"]
-        return Result(
-            weights=arrays["weights"],
-            support=Support(arrays["points"], reason=header.pop("reason")),
-            node_weights=arrays["node_weights"],
-            duals=arrays["duals"],
-            status=Status[header.pop("status")],
-            history=History(history),
-            **header,
-        )
+        except FileError:
+            raise
+        except Exception as error:  # zipfile, zlib, json and missing or unknown fields share no base
+            raise FileError(f"{path} is damaged, or not a result of barymesh ({error}).") from error
 
     def __repr__(self) -> str:
         n, m = self.weights.size, self.node_weights.shape[0]

@@ -19,7 +19,7 @@ def parse_support(text: str, base: Path | None = None, *, check_only: bool = Fal
     """A support from its text. ``check_only`` looks at the form and opens no file."""
     if text == "auto":
         return text
-    if ":" in text and not Path(text).suffix:
+    if ":" in text and Path(text).suffix.lower() not in (".csv", ".npy"):
         return _grid(text)
     if Path(text).suffix.lower() not in (".csv", ".npy"):
         raise SupportError(f"The support {text!r} is not understood. Give {HELP}")

@@ -86,7 +86,8 @@ def solve(
             dual = float(weights @ value)
             kernels.weighted_mean(log_p, weights, mean)
             top = mean.max()
-            decrease = float(-(top + np.log(np.exp(mean - top).sum())))
+            with np.errstate(invalid="ignore"):
+                decrease = float(-(top + np.log(np.exp(mean - top).sum())))
             p = np.exp(mean + decrease)
             kernels.residual(log_p, mean, p, node_errors)
             error = float(weights @ node_errors)
@@ -129,9 +130,10 @@ def _ending(
     state: State,
 ) -> Status | None:
     """Why to stop now, or None to go on."""
+    stop = callback is not None and callback(state)
     if error <= tol:
         return Status.CONVERGED
-    if callback is not None and callback(state):
+    if stop:
         return Status.STOPPED
     if interrupted():
         return Status.INTERRUPTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -53,27 +53,41 @@ def draw_picture(axes: Axes, result: Result) -> None:
     """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
     grid = result.support.grid
     assert grid is not None
-    (top, left), (bottom, right) = grid.lower, grid.upper
-    axes.imshow(result.image, cmap=COLOURS, extent=(left, right, bottom, top), interpolation="nearest")
+    steps = [
+        (high - low) / (n - 1) if n > 1 else 0.0
+        for low, high, n in zip(grid.lower, grid.upper, grid.shape, strict=True)
+    ]
+    half = [(step or max(steps) or 1.0) / 2 for step in steps]
+    (top, left), (bottom, right) = np.subtract(grid.lower, half), np.add(grid.upper, half)
+    shape = (bottom - top) / (right - left)
+    aspect: Literal["equal", "auto"] = "equal" if 0.25 <= shape <= 4 else "auto"
+    axes.imshow(
+        result.image, cmap=COLOURS, extent=(left, right, bottom, top), interpolation="nearest", aspect=aspect, vmin=0
+    )
     axes.set_xlabel("second coordinate")
     axes.set_ylabel("first coordinate")
 
 
 def draw_cloud(axes: Axes, result: Result) -> None:
     """Weighted points: size and colour show weight. Only the first two coordinates are drawn."""
-    points = result.support.points
-    size = 4 + 120 * result.weights / result.weights.max()
-    dots = axes.scatter(points[:, 0], points[:, 1], s=size, c=result.weights, cmap=COLOURS)
+    order = np.argsort(result.weights)
+    points, weights = result.support.points[order], result.weights[order]
+    size = 4 + 120 * weights / weights.max()
+    dots = axes.scatter(
+        points[:, 0], points[:, 1], s=size, c=weights, cmap=f"{COLOURS}_r", edgecolors="0.4", linewidths=0.3
+    )
     axes.figure.colorbar(dots, ax=axes, label="weight")
     axes.set_xlabel("first coordinate")
     axes.set_ylabel("second coordinate")
+    if points.shape[1] > 2:
+        axes.text(0.02, 0.02, f"2 of {points.shape[1]} coordinates", transform=axes.transAxes, fontsize=8)
     axes.set_aspect("equal", adjustable="datalim")
 
 
 def _projections(result: Result) -> Figure:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     for axis, axes in enumerate(figure.subplots(1, 3)):
-        axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest")
+        axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest", vmin=0)
         axes.set_title(f"summed over axis {axis}", fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
@@ -87,7 +101,7 @@ def plot_history(history: History) -> Figure:
     figure = Figure(figsize=(4.2 * max(len(names) - 1, 1), 3.2), layout="constrained")
     panels = np.atleast_1d(np.asarray(figure.subplots(1, max(len(names) - 1, 1)), dtype=object))
     for name, axes in zip(names[1:], panels, strict=False):
-        axes.plot(history[names[0]], history[name], color=INK)
+        axes.plot(history[names[0]], history[name], color=INK, marker="o" if len(history) == 1 else None)
         if len(history) and (history[name] > 0).all():
             axes.set_yscale("log")
         axes.set_xlabel(names[0])

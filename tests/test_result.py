@@ -1,0 +1,299 @@
+"""Results: kept whole on disk, never half written, and told in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import gc
+import json
+import os
+import stat
+import tempfile
+
+import numpy as np
+import pytest
+
+import barymesh as bm
+from barymesh.errors import FileError
+
+ARRAYS = ("weights", "node_weights", "duals")
+NUMBERS = ("value", "gap", "consensus", "feasibility", "reg", "iterations", "seconds", "messages", "bytes")
+
+
+@pytest.fixture(scope="module")
+def result():
+    """Two clouds on a grid of the line."""
+    rng = np.random.default_rng(7)
+    return bm.barycenter([rng.normal(size=9), rng.normal(size=9) + 1], np.linspace(-3, 4, 30), reg=0.2)
+
+
+@pytest.fixture
+def leaks_show_here():
+    """A file left open by the test is an error of this test, not of whichever runs when it is collected."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def rewriting_fails(monkeypatch):
+    """Make saving fail half way, with the error given."""
+
+    def arm(error):
+        def broken(file, **arrays):
+            file.write(b"half of the")
+            raise error
+
+        monkeypatch.setattr(np, "savez_compressed", broken)
+
+    return arm
+
+
+def supports():
+    rng = np.random.default_rng(1)
+    return {
+        "line": bm.Support.regular(20, -2, 2),
+        "plane": bm.Support.regular((4, 6), [0, -1], [1, 1]),
+        "row": bm.Support.regular((1, 6), [0, -1], [0, 1]),
+        "pixel": bm.Support.regular((1, 1), 0.5, 0.5),
+        "far away": bm.Support.regular(20, 1e6, 1e6 + 2),
+        "cloud": bm.Support(rng.normal(size=(15, 3)), reason="drawn <by> hand"),
+    }
+
+
+@pytest.mark.parametrize("name", supports())
+def test_saving_and_loading_keeps_everything(tmp_path, rng, name):
+    support = supports()[name]
+    n = support.size
+    saved = bm.Result(
+        weights=rng.dirichlet(np.ones(n)),
+        support=support,
+        node_weights=rng.dirichlet(np.ones(n), size=3),
+        duals=rng.normal(size=(3, n)),
+        value=0.1 + 0.2,
+        gap=1e-17,
+        consensus=1 / 3,
+        feasibility=0.0,
+        reg=0.7,
+        method="sinkhorn",
+        status=bm.Status.INTERRUPTED,
+        iterations=3,
+        seconds=0.25,
+        history=bm.History({"iteration": np.arange(3.0), "error": rng.random(3), "history_of": rng.random(3)}),
+        messages=12,
+        bytes=2**40,
+    )
+    loaded = bm.load(saved.save(tmp_path / "result.npz"))
+    for field in ARRAYS:
+        np.testing.assert_array_equal(getattr(loaded, field), getattr(saved, field))
+        assert getattr(loaded, field).dtype == float
+    for field in (*NUMBERS, "method", "status"):
+        assert getattr(loaded, field) == getattr(saved, field)
+        assert type(getattr(loaded, field)) is type(getattr(saved, field))
+    np.testing.assert_array_equal(loaded.support.points, saved.support.points)
+    assert loaded.support.grid == saved.support.grid
+    assert loaded.support.reason == saved.support.reason
+    assert list(loaded.history.columns) == list(saved.history.columns)
+    for column in saved.history.columns:
+        np.testing.assert_array_equal(loaded.history[column], saved.history[column])
+    assert repr(loaded) == repr(saved)
+    assert loaded.summary() == saved.summary()
+
+
+def test_a_computed_result_survives_saving(tmp_path, result):
+    loaded = bm.load(result.save(tmp_path / "result.npz"))
+    assert loaded.summary() == result.summary()
+    assert len(loaded.history) == len(result.history) == result.iterations
+    np.testing.assert_array_equal(loaded.image, result.image)
+
+
+def test_the_ending_is_added_and_the_path_returned(tmp_path, result):
+    assert result.save(tmp_path / "mean") == tmp_path / "mean.npz"
+    assert result.save(str(tmp_path / "mean.v2")) == tmp_path / "mean.v2.npz"
+    assert result.save(tmp_path / "whole.npz") == tmp_path / "whole.npz"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mean.npz", "mean.v2.npz", "whole.npz"]
+    bm.load(str(tmp_path / "mean.v2.npz"))
+
+
+def test_folders_are_made_on_the_way(tmp_path, result):
+    assert result.save(tmp_path / "a" / "b" / "result.npz").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+def test_results_can_be_read_by_whom_the_umask_allows(tmp_path, result):
+    before = os.umask(0o027)
+    try:
+        path = result.save(tmp_path / "result.npz")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def refused(path, *said):
+    with pytest.raises(FileError) as caught:
+        bm.load(path)
+    for part in (str(path), *said):
+        assert part in str(caught.value)
+
+
+def test_loading_what_is_not_there(tmp_path):
+    refused(tmp_path / "none.npz", "no file")
+    refused(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.6, 0.95])
+@pytest.mark.usefixtures("leaks_show_here")
+def test_loading_a_truncated_file(tmp_path, result, share):
+    path = result.save(tmp_path / "result.npz")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    refused(path)
+
+
+def test_loading_a_foreign_file(tmp_path):
+    (tmp_path / "text.npz").write_text("weights\n1\n")
+    refused(tmp_path / "text.npz")
+    np.save(tmp_path / "array.npy", np.ones(3))
+    refused(tmp_path / "array.npy")
+    np.savez(tmp_path / "arrays.npz", weights=np.ones(3))
+    refused(tmp_path / "arrays.npz")
+    np.savez(tmp_path / "objects.npz", header=np.array([None, {}], dtype=object))
+    refused(tmp_path / "objects.npz")
+
+
+@pytest.mark.parametrize("header", [{}, {"format": 2}, {"format": "1"}, [1], "text"])
+def test_loading_another_format(tmp_path, header):
+    np.savez(tmp_path / "other.npz", header=np.array(json.dumps(header)))
+    refused(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize("lost", [*ARRAYS, "points"])
+def test_loading_a_result_that_lost_an_array(tmp_path, result, lost):
+    scattered = bm.Support(np.random.default_rng(1).normal(size=(30, 1)))
+    path = dataclasses.replace(result, support=scattered).save(tmp_path / "result.npz")
+    with np.load(path) as stored:
+        kept = {name: stored[name] for name in stored.files if name != lost}
+    np.savez(path, **kept)
+    refused(path)
+
+
+@pytest.mark.parametrize("change", [{"status": "FINISHED"}, {"status": None}, {"reason": None}, {"new": 1}])
+def test_loading_a_result_with_another_header(tmp_path, result, change):
+    """None takes a key away."""
+    path = result.save(tmp_path / "result.npz")
+    with np.load(path) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    header = {**json.loads(str(arrays["header"])), **change}
+    arrays["header"] = np.array(json.dumps({key: value for key, value in header.items() if value is not None}))
+    np.savez(path, **arrays)
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (RuntimeError("no reason"), RuntimeError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(errno.ENOSPC, "No space left on device"), FileError),
+    ],
+)
+def test_an_old_result_survives_a_failed_rewrite(tmp_path, result, rewriting_fails, error, seen):
+    path = result.save(tmp_path / "result.npz")
+    before = path.read_bytes()
+    rewriting_fails(error)
+    with pytest.raises(seen):
+        result.save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_said_with_the_file(tmp_path, result, rewriting_fails):
+    rewriting_fails(OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(FileError, match=r"result\.npz: No space left on device"):
+        result.save(tmp_path / "result.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_saving_over_an_old_result_replaces_it(tmp_path, result):
+    path = result.save(tmp_path / "result.npz")
+    dataclasses.replace(result, value=-1.0).save(path)
+    assert bm.load(path).value == -1.0
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made_or_written(tmp_path, result, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match=r"Cannot write .*result\.npz"):
+        result.save(tmp_path / "file" / "result.npz")
+
+    def forbidden(**options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "mkstemp", forbidden)
+    with pytest.raises(FileError, match="Permission denied"):
+        result.save(tmp_path / "result.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_in_the_place_of_the_file(tmp_path, result):
+    (tmp_path / "result.npz").mkdir()
+    with pytest.raises(FileError, match=r"result\.npz"):
+        result.save(tmp_path / "result.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["result.npz"]
+
+
+def test_the_summary_is_plain_and_fits_json(result):
+    summary = result.summary()
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["status"] == "CONVERGED"
+    assert summary["success"] is True
+    assert summary["measures"] == 2
+    assert summary["iterations"] == result.iterations
+    assert summary["value"] == result.value
+
+
+def test_the_image_has_the_shape_of_the_grid(rng):
+    images = rng.random((3, 4, 6))
+    result = bm.barycenter(images, reg=0.05)
+    assert result.image.shape == (4, 6)
+    np.testing.assert_array_equal(result.image.ravel(), result.weights)
+
+
+def test_there_is_no_image_without_a_grid(rng):
+    cloud = bm.barycenter([rng.normal(size=(9, 2))], rng.normal(size=(12, 2)), reg=0.5)
+    with pytest.raises(ValueError, match="not a regular grid"):
+        cloud.image  # noqa: B018
+
+
+@pytest.mark.parametrize("status", bm.Status)
+def test_every_status_is_a_sentence_and_one_is_a_success(result, status):
+    ended = dataclasses.replace(result, status=status)
+    assert ended.success is (status is bm.Status.CONVERGED)
+    assert ended.message == str(status) == status.value
+    assert ended.message[0].isupper()
+    assert ended.message.endswith(".")
+    assert ended.summary()["message"] == ended.message
+    assert status.name in repr(ended)
+
+
+def test_repr_fits_a_line(result):
+    text = repr(result)
+    assert text.startswith("Result(CONVERGED: barycenter of 2 measures on 30 points")
+    assert f"{result.iterations} iterations" in text
+    assert len(text) < 120
+
+
+def test_results_cannot_be_changed(result):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.value = 0.0
+
+
+def test_history_is_a_table():
+    history = bm.History({"iteration": [1, 2, 3], "error": [3, 2, 1]})
+    assert len(history) == 3
+    assert len(bm.History({})) == 0
+    np.testing.assert_array_equal(history["error"], [3.0, 2.0, 1.0])
+    assert repr(history) == "History(3 rows: iteration, error)"
+    with pytest.raises(KeyError, match=r"'gap'.*iteration, error"):
+        history["gap"]
+    with pytest.raises(ValueError, match=r"lengths \[2, 3\]"):
+        bm.History({"iteration": [1, 2, 3], "error": [3, 2]})

@@ -25,61 +25,104 @@ from barymesh.oracle.vector_math import fast_exp, fast_log
 
 # below this p_l is summed again in the log domain (a float32 sum: below SMALL_32)
 SMALL_64, SMALL_32 = 1e-280, 1e-30
-LOWEST = -1e30
+# a sum this large shows that the shift was far too low; exponents are cut off above it
+HUGE_64, HUGE_32 = 1e200, 1e25
+CEILING_64, CEILING_32 = 600.0, 80.0
 
 
 @compiled_inline
-def exponents(x, support_t, atoms, cost, k, out):
-    """``out_l = x_l - c(z_l, y)`` for point k of the table; returns the largest."""
-    top = x[0] * 0 + LOWEST
+def exponents(x, support_t, atoms, cost, k, axes, out):
+    """``out_l = x_l - c(z_l, y)`` for point k of the table; a squared cost over its first ``axes`` coordinates only."""
     if cost.size:
-        line = cost[k]
         for j in range(x.size):
-            term = x[j] - line[j]
-            out[j] = term
-            top = max(top, term)
-        return top
-    source = x
-    for axis in range(atoms.shape[1] - 1):
-        y, line = atoms[k, axis], support_t[axis]
+            out[j] = x[j] - cost[k, j]
+    else:
         for j in range(x.size):
-            gap = line[j] - y
-            out[j] = source[j] - gap * gap
-        source = out
-    y, line = atoms[k, atoms.shape[1] - 1], support_t[atoms.shape[1] - 1]
-    for j in range(x.size):
-        gap = line[j] - y
-        term = source[j] - gap * gap
-        out[j] = term
-        top = max(top, term)
-    return top
+            gap = support_t[0, j] - atoms[k, 0]
+            out[j] = x[j] - gap * gap
+        for axis in range(1, axes):
+            for j in range(x.size):
+                gap = support_t[axis, j] - atoms[k, axis]
+                out[j] -= gap * gap
 
 
 @compiled_inline
-def shifted_exponentials(terms, top):
-    """Replace ``terms`` by ``exp(terms - top)``; return their sum."""
-    total = top * 0
-    for j in range(terms.size):
-        term = fast_exp(terms[j] - top)
-        terms[j] = term
-        total += term
+def exponent_at(x, support_t, atoms, cost, k, j):
+    """``x_j - c(z_j, y)`` for point k of the table and one support point j."""
+    if cost.size:
+        return x[j] - cost[k, j]
+    total = x[j]
+    for axis in range(atoms.shape[1]):
+        gap = support_t[axis, j] - atoms[k, axis]
+        total -= gap * gap
     return total
 
 
+@compiled_inline
+def guessed_terms(x, support_t, atoms, cost, k, shift, ceiling, out):
+    """``out_l = exp(x_l - c(z_l, y) - shift)`` in one sweep; returns the sum. Exponents are cut off at ``ceiling``."""
+    last = atoms.shape[1] - 1
+    total = shift * 0
+    if cost.size:
+        for j in range(x.size):
+            term = fast_exp(min(x[j] - cost[k, j] - shift, ceiling))
+            out[j] = term
+            total += term
+    elif last == 0:
+        for j in range(x.size):
+            gap = support_t[0, j] - atoms[k, 0]
+            term = fast_exp(min(x[j] - gap * gap - shift, ceiling))
+            out[j] = term
+            total += term
+    else:
+        exponents(x, support_t, atoms, cost, k, last, out)
+        for j in range(x.size):
+            gap = support_t[last, j] - atoms[k, last]
+            term = fast_exp(min(out[j] - gap * gap - shift, ceiling))
+            out[j] = term
+            total += term
+    return total
+
+
+@compiled_inline
+def exact_terms(x, support_t, atoms, cost, k, out):
+    """``out_l = exp(x_l - c(z_l, y) - top)``, shifted by the largest exponent; returns ``(sum, top, its place)``."""
+    exponents(x, support_t, atoms, cost, k, atoms.shape[1], out)
+    place = 0
+    for j in range(1, x.size):
+        if out[j] > out[place]:
+            place = j
+    top = out[place]
+    total = top * 0
+    for j in range(x.size):
+        term = fast_exp(out[j] - top)
+        out[j] = term
+        total += term
+    return total, top, place
+
+
 @compiled
-def node(x, support_t, atoms, cost, index, weight, start, stop, p, log_p):
-    """One node: fills ``p (n,)``, and ``log_p (n,)`` unless it is empty; returns the value in units of reg."""
-    terms = np.empty_like(x)
+def node(lam, scale, support_t, atoms, cost, index, weight, start, stop, p, log_p):
+    """One node at ``x = scale * lam``: fills ``p (n,)``, and ``log_p (n,)`` unless it is empty; returns the value.
+
+    The exponents of an atom are shifted by the one at the place where an earlier atom had its largest, which saves the
+    sweep for the maximum: the sum is then at least 1. Where it is huge, the guess was bad and the maximum is found.
+    """
+    x, terms = scale * lam, np.empty_like(lam)
+    huge, ceiling = (HUGE_64, CEILING_64) if x.itemsize == 8 else (HUGE_32, CEILING_32)
+    ceiling = x[0] * 0 + ceiling
     log_z = np.empty(stop - start)
-    value = 0.0
+    value, place = 0.0, 0
     p[:] = 0
     for k in range(start, stop):
-        top = exponents(x, support_t, atoms, cost, index[k], terms)
-        total = shifted_exponentials(terms, top)
+        shift = exponent_at(x, support_t, atoms, cost, index[k], place)
+        total = guessed_terms(x, support_t, atoms, cost, index[k], shift, ceiling, terms)
+        if not total < huge:
+            total, shift, place = exact_terms(x, support_t, atoms, cost, index[k], terms)
         factor = weight[k] / total
         for j in range(x.size):
             p[j] += factor * terms[j]
-        log_z[k - start] = top + np.log(total)
+        log_z[k - start] = shift + np.log(total)
         value += weight[k] * log_z[k - start]
     if log_p.size:
         lowest = p[0]
@@ -99,12 +142,12 @@ def log_gradient(x, support_t, atoms, cost, index, weight, start, stop, log_z, t
     top = np.full(x.size, -1e300)
     total = np.zeros(x.size)
     for k in range(start, stop):
-        exponents(x, support_t, atoms, cost, index[k], terms)
+        exponents(x, support_t, atoms, cost, index[k], atoms.shape[1], terms)
         shift = np.log(weight[k]) - log_z[k - start]
         for j in range(x.size):
             top[j] = max(top[j], terms[j] + shift)
     for k in range(start, stop):
-        exponents(x, support_t, atoms, cost, index[k], terms)
+        exponents(x, support_t, atoms, cost, index[k], atoms.shape[1], terms)
         shift = np.log(weight[k]) - log_z[k - start]
         for j in range(x.size):
             total[j] += fast_exp(terms[j] + shift - top[j])
@@ -113,17 +156,17 @@ def log_gradient(x, support_t, atoms, cost, index, weight, start, stop, log_z, t
 
 
 @compiled
-def nodes_serial(x, support_t, atoms, cost, index, weight, start, stop, value, p, log_p):
-    """``node`` for a batch ``x (b, n)`` whose row i has the atoms ``start[i]:stop[i]``."""
-    for i in range(x.shape[0]):
-        value[i] = node(x[i], support_t, atoms, cost, index, weight, start[i], stop[i], p[i], log_p[i])
+def nodes_serial(lam, scale, support_t, atoms, cost, index, weight, start, stop, value, p, log_p):
+    """``node`` for a batch ``lam (b, n)`` whose row i has the atoms ``start[i]:stop[i]``."""
+    for i in range(lam.shape[0]):
+        value[i] = node(lam[i], scale, support_t, atoms, cost, index, weight, start[i], stop[i], p[i], log_p[i])
 
 
 @compiled_parallel
-def nodes_parallel(x, support_t, atoms, cost, index, weight, start, stop, value, p, log_p):
+def nodes_parallel(lam, scale, support_t, atoms, cost, index, weight, start, stop, value, p, log_p):
     """``nodes_serial`` on all cores."""
-    for i in numba.prange(x.shape[0]):
-        value[i] = node(x[i], support_t, atoms, cost, index, weight, start[i], stop[i], p[i], log_p[i])
+    for i in numba.prange(lam.shape[0]):
+        value[i] = node(lam[i], scale, support_t, atoms, cost, index, weight, start[i], stop[i], p[i], log_p[i])
 
 
 @compiled_parallel
@@ -132,6 +175,5 @@ def log_sums_over_support(x, support_t, atoms, cost, index, start, stop, first, 
     for i in numba.prange(x.shape[0]):
         terms = np.empty_like(x[i])
         for k in range(start[i], stop[i]):
-            top = exponents(x[i], support_t, atoms, cost, index[k], terms)
-            total = shifted_exponentials(terms, top)
+            total, top, _ = exact_terms(x[i], support_t, atoms, cost, index[k], terms)
             out[first[i] + k - start[i]] = top + np.log(total)

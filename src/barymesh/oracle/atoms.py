@@ -41,11 +41,16 @@ class AtomOracle(Oracle):
     def evaluate(
         self, x: Floats, nodes: Indices | None = None, weights: Floats | None = None, out: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        value, _, log_p = self._run(x, nodes, self.weights if weights is None else weights, out)
+        p = np.empty(x.shape, self.weights.dtype)
+        log_p = np.empty(x.shape) if out is None else out
+        value = self._run(x, 1.0, nodes, self.weights if weights is None else weights, p, log_p)
         return value, log_p
 
-    def value_and_gradient(self, lam: Floats, nodes: Indices | None = None) -> tuple[Floats, Floats]:
-        value, p, _ = self._run(np.asarray(lam) / self.reg, nodes, self.weights, np.empty((len(lam), 0)))
+    def value_and_gradient(
+        self, lam: Floats, nodes: Indices | None = None, out: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        p = np.empty(lam.shape, self.weights.dtype) if out is None else out
+        value = self._run(lam, 1.0 / self.reg, nodes, self.weights, p, np.empty((len(lam), 0)))
         return self.reg * value, p
 
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
@@ -60,22 +65,23 @@ class AtomOracle(Oracle):
         return out
 
     def _run(
-        self, x: Floats, nodes: Indices | None, weights: Floats, log_p: Floats | None
-    ) -> tuple[Floats, Floats, Floats]:
+        self, lam: Floats, scale: float, nodes: Indices | None, weights: Floats, p: Floats, log_p: Floats
+    ) -> Floats:
+        """Fill ``p`` and, unless it is empty, ``log_p`` for ``x = scale * lam``; return the values in units of reg."""
         dtype = self.weights.dtype
-        x = np.ascontiguousarray(x, dtype)
+        lam = np.ascontiguousarray(lam, dtype)
         if nodes is None:
             start, stop = self.offsets[:-1], self.offsets[1:]
         else:
             start, stop = self.offsets[nodes], self.offsets[nodes + 1]
-        rows = x.shape[0]
-        value, p = np.empty(rows), np.empty((rows, self.size), dtype)
-        if log_p is None:
-            log_p = np.empty((rows, self.size))
+        value = np.empty(lam.shape[0])
         small = (stop - start).sum() * self.size < SERIAL_PAIRS
         run = kernels.nodes_serial if small else kernels.nodes_parallel
-        run(x, self.support_t, self.table, self.cost_rows, self.index, weights, start, stop, value, p, log_p)
-        return value, p, log_p
+        scaling = dtype.type(scale)
+        run(
+            lam, scaling, self.support_t, self.table, self.cost_rows, self.index, weights, start, stop, value, p, log_p
+        )  # fmt: skip
+        return value
 
 
 def _shared_table(atoms: list[Atoms]) -> tuple[Floats, Indices]:

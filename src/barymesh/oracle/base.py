@@ -54,10 +54,12 @@ class Oracle(ABC):
         value, log_gradient = self.evaluate(np.ascontiguousarray(lam, dtype=float) / self.reg, nodes)
         return self.reg * value, log_gradient
 
-    def value_and_gradient(self, lam: Floats, nodes: Indices | None = None) -> tuple[Floats, Floats]:
-        """``W*_i(lam_i) (b,)`` and ``grad W*_i(lam_i) (b, n)``; each gradient is a probability vector."""
+    def value_and_gradient(
+        self, lam: Floats, nodes: Indices | None = None, out: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """``W*_i(lam_i) (b,)`` and ``grad W*_i(lam_i) (b, n)``, in ``out`` if given; each is a probability vector."""
         value, log_gradient = self.value_and_log_gradient(lam, nodes)
-        return value, np.exp(log_gradient)
+        return value, np.exp(log_gradient, out=log_gradient if out is None else out)
 
     def chosen(self, nodes: Indices | None) -> Indices:
         return np.arange(self.count) if nodes is None else np.asarray(nodes, dtype=np.intp)

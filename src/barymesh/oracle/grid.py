@@ -85,28 +85,36 @@ class GridOracle(Oracle):
         )  # fmt: skip
         failed = np.flatnonzero(~ok)
         if failed.size:
-            value[failed], log_p[failed] = self._evaluate_safely(x[failed], chosen[failed], weight)
-        return value, log_p
-
-    def _evaluate_safely(self, x: Floats, nodes: Indices, weights: Floats) -> tuple[Floats, Floats]:
-        """The same in block floating point, which cannot underflow."""
-        source = self._log_sums(x, self.to_atoms, self.atom_count)
-        value = np.empty(nodes.size)
-        kernels.turn_round(source, nodes, self.offsets, self.position, weights, value)
-        log_p = self._log_sums(source, self.to_support, self.size)
-        log_p += x
+            self._safely(x, failed, chosen, weight, value, log_p, np.empty(0), failed)
         return value, log_p
 
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
-        log_z = self._log_sums(x, self.to_atoms, self.atom_count)
-        ranges = [slice(self.offsets[i], self.offsets[i + 1]) for i in self.chosen(nodes)]
-        return np.concatenate([row[self.position[atoms]] for row, atoms in zip(log_z, ranges, strict=True)])
+        chosen = self.chosen(nodes)
+        x = np.ascontiguousarray(x, dtype=float)
+        ends = np.cumsum(self.offsets[chosen + 1] - self.offsets[chosen])
+        sums = np.empty(int(ends[-1]))
+        first = np.concatenate([[0], ends[:-1]])
+        nothing = np.empty((0, 0))
+        self._safely(x, np.arange(chosen.size), chosen, self.weights, np.empty(chosen.size), nothing, sums, first)
+        return sums
 
-    def _log_sums(self, x: Floats, passage: Passage, targets: int) -> Floats:
-        """``log sum_l exp(x_l - c_l/reg)`` at every point of the target grid, ``(b, targets)``."""
-        out = np.empty((x.shape[0], targets))
-        kernels.log_products(np.ascontiguousarray(x, dtype=float), self.group, *passage.blocks, passage.shape, out)
-        return out
+    def _safely(
+        self,
+        x: Floats,
+        rows: Indices,
+        nodes: Indices,
+        weights: Floats,
+        value: Floats,
+        log_p: Floats,
+        sums: Floats,
+        first: Indices,
+    ) -> None:
+        """In block floating point, which cannot underflow; see ``safe_nodes``."""
+        kernels.safe_nodes(
+            x, rows, nodes, self.offsets, self.position, weights, self.group,
+            *self.to_atoms.blocks, self.to_atoms.shape, *self.to_support.blocks, self.to_support.shape,
+            value, log_p, sums, first,
+        )  # fmt: skip
 
 
 def chunk_length(exponents: Floats, share: float) -> int:

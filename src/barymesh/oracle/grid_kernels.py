@@ -6,7 +6,7 @@ There ``exp(-c(z, y)/reg)`` is a product of one small matrix per axis, so the tw
     log p_l   = x_l + log sum_y K(l, y) mu(y) / Z(y)
 
 cost one small matrix product an axis instead of one exponential a pair. ``fast_nodes`` does just that and checks every
-node for underflow. For nodes that fail the check there is ``log_products``, which keeps an exponent beside every block
+node for underflow. For nodes that fail the check there is ``safe_nodes``, which keeps an exponent beside every block
 of numbers (block floating point) and so cannot underflow.
 
 Shapes: a node's potential is ``(n,) = (n_0 ... n_{d-1})`` flattened in C order; its atoms are listed by their flat
@@ -24,6 +24,8 @@ from barymesh.oracle.vector_math import FLAGS, fast_exp, fast_log
 
 # below this a sum of products may have lost terms that matter; see the guard in fast_node
 TINY_64, TINY_32 = 1e-290, 1e-30
+# potentials that range over more than this underflow as good as always, so the attempt is saved
+HOPELESS_64, HOPELESS_32 = 1500.0, 180.0
 # stands for log 0: finite, so that fastmath may assume there are no infinities
 NO_MASS = -1e12
 # a sum in block floating point above this has lost nothing
@@ -65,15 +67,18 @@ def product_apply(source, target, spare, first, others):
 def fast_node(x, position, padded_position, weight, first, others, back_first, back_others, log_p, buffers):
     """One node in ordinary arithmetic. Returns ``(ok, log-sum-exp value)`` and fills ``log_p (n,)``.
 
-    ``kernel`` and ``adjoint`` are ``(first, others)`` towards the atoms and back. The guard: a term lost to underflow
-    is below 1e-307, so a sum above TINY_64 has (float32: TINY_32) lost nothing that its 53 bits could show.
+    ``first, others`` lead to the atoms, ``back_first, back_others`` back; see ``product_apply``. The guard: a term lost
+    to underflow is below 1e-307, so a sum above TINY_64 (or TINY_32) has lost nothing that its bits could show.
     """
     e, z, spare, q = buffers
     n, atoms = x.size, position.size
     tiny = TINY_64 if e.itemsize == 8 else TINY_32
-    highest = x[0]
+    highest, lowest = x[0], x[0]
     for k in range(n):
         highest = max(highest, x[k])
+        lowest = min(lowest, x[k])
+    if highest - lowest > (HOPELESS_64 if e.itemsize == 8 else HOPELESS_32):
+        return False, 0.0
     for k in range(n):
         e[k] = fast_exp(x[k] - highest)
     product_apply(e[:n], z, spare, first, others)
@@ -100,11 +105,10 @@ def fast_node(x, position, padded_position, weight, first, others, back_first, b
     rows = n // width_out
     lowest = largest
     for r in range(rows):
-        line = z[r * width_in : r * width_in + width_out]
-        part = e[r * width_out : (r + 1) * width_out]
         for k in range(width_out):
-            part[k] = line[k]
-            lowest = min(lowest, line[k])
+            number = z[r * width_in + k]
+            e[r * width_out + k] = number
+            lowest = min(lowest, number)
     # a kernel entry below 1e-307 may have met a factor as large as `largest`
     if not lowest > tiny * max(largest, 1.0):
         return False, 0.0
@@ -134,48 +138,53 @@ def log_matmul(a, mantissa, exponent, out):
     """
     n, rows = a.shape
     chunks, n_out, chunk = mantissa.shape
-    tops = np.empty((chunks, rows))
-    factors = np.empty((chunks, chunk, rows))
-    smallest = np.ones(rows)
+    tops, factors = np.empty((chunks, rows)), np.empty((chunks, chunk, rows))
+    part, highest, smallest = np.empty((BAND, rows)), np.empty((BAND, rows)), np.ones(rows)
+    # running maxima alternate between two rows: in place they would become masked stores, several times slower
+    turns = np.empty((2, rows))
     for c in range(chunks):
-        top, length = tops[c], min(n, (c + 1) * chunk) - c * chunk
-        top[:] = NO_MASS
-        for k in range(length):
-            line = a[c * chunk + k]
-            for r in range(rows):
-                top[r] = max(top[r], line[r])
+        length = min(n, (c + 1) * chunk) - c * chunk
+        now = 0
         for r in range(rows):
-            top[r] = np.ceil(top[r] * LOG2_E)
-        for k in range(length):
-            line, factor = a[c * chunk + k], factors[c, k]
+            turns[now, r] = max(a[c * chunk, r], NO_MASS)
+        for k in range(1, length):
             for r in range(rows):
-                factor[r] = fast_exp(line[r] - top[r] * LN2)
+                turns[1 - now, r] = max(turns[now, r], a[c * chunk + k, r])
+            now = 1 - now
+        for r in range(rows):
+            tops[c, r] = np.ceil(turns[now, r] * LOG2_E)
+        for k in range(length):
+            for r in range(rows):
+                factors[c, k, r] = fast_exp(a[c * chunk + k, r] - tops[c, r] * LN2)
         factors[c, length:] = 0.0
     # a few y at a time, so that all that belongs to them stays in the fastest cache
-    part, highest = np.empty((BAND, rows)), np.empty((BAND, rows))
     for first in range(0, n_out, BAND):
         count = min(n_out - first, BAND)
         for y in range(count):
-            high, total = highest[y], out[first + y]
-            high[:] = 2.0 * NO_MASS
-            total[:] = 0.0
-            for c in range(chunks):
-                top, shift = tops[c], exponent[c, first + y]
+            now = 0
+            for r in range(rows):
+                turns[now, r] = tops[0, r] + exponent[0, first + y]
+            for c in range(1, chunks):
                 for r in range(rows):
-                    high[r] = max(high[r], top[r] + shift)
+                    turns[1 - now, r] = max(turns[now, r], tops[c, r] + exponent[c, first + y])
+                now = 1 - now
+            for r in range(rows):
+                highest[y, r] = turns[now, r]
+                out[first + y, r] = 0.0
         for c in range(chunks):
             matmul(mantissa[c, first : first + count], factors[c], part[:count])
-            top = tops[c]
             for y in range(count):
-                addend, total, high, shift = part[y], out[first + y], highest[y], exponent[c, first + y]
+                shift = exponent[c, first + y]
                 for r in range(rows):
-                    total[r] += addend[r] * power_of_two(top[r] + shift - high[r])
+                    out[first + y, r] += part[y, r] * power_of_two(tops[c, r] + shift - highest[y, r])
         for y in range(count):
-            total, high = out[first + y], highest[y]
             for r in range(rows):
-                present = high[r] > 0.5 * NO_MASS
-                smallest[r] = min(smallest[r], total[r] if present else 1.0)
-                total[r] = high[r] * LN2 + fast_log(total[r]) if present else NO_MASS
+                part[y, r] = out[first + y, r] if highest[y, r] > 0.5 * NO_MASS else 1.0
+                turns[0, r] = min(smallest[r], part[y, r])
+            for r in range(rows):
+                smallest[r] = turns[0, r]
+                value = highest[y, r] * LN2 + fast_log(part[y, r])
+                out[first + y, r] = value if highest[y, r] > 0.5 * NO_MASS else NO_MASS
     return smallest
 
 
@@ -228,68 +237,68 @@ def log_product_apply(x, mantissas, exponents, shape, result):
 
 
 @compiled_parallel
-def log_products(x, group, mantissas, exponents, shape, out):
-    """``log_product_apply`` for a batch ``x (b, prod shape)`` into ``out (b, prod N)``, ``group`` nodes at a time."""
-    count = x.shape[0]
+def safe_nodes(
+    x, rows, nodes, offsets, position, weight, group, there, there_exponents, shape, back, back_exponents, back_shape,
+    value, log_p, sums, first,
+):  # fmt: skip
+    """Values and log-gradients of the listed rows of ``x (b, n)``, without any risk of underflow, ``group`` at a time.
+
+    If ``sums`` is not empty, row i only leaves its ``log Z`` at the atoms in ``sums[first[i]:]``.
+    """
+    count = rows.size
     for t in numba.prange((count + group - 1) // group):
-        start, stop = t * group, min(count, (t + 1) * group)
-        log_product_apply(x[start:stop], mantissas, exponents, shape, out[start:stop])
+        some = rows[t * group : min(count, (t + 1) * group)]
+        part, log_s = np.empty((some.size, x.shape[1])), np.empty((some.size, x.shape[1]))
+        source = np.empty((some.size, atom_count(there)))
+        for g in range(some.size):
+            part[g] = x[some[g]]
+        log_product_apply(part, there, there_exponents, shape, source)
+        for g in range(some.size):
+            line = source[g]
+            start, stop = offsets[nodes[some[g]]], offsets[nodes[some[g]] + 1]
+            kept = np.empty(stop - start)
+            total = 0.0
+            for k in range(start, stop):
+                kept[k - start] = line[position[k]]
+                total += weight[k] * line[position[k]]
+            value[some[g]] = total
+            if sums.size:
+                sums[first[some[g]] : first[some[g]] + stop - start] = kept
+            else:
+                line[:] = NO_MASS
+                for k in range(start, stop):
+                    line[position[k]] = fast_log(weight[k]) - kept[k - start]
+        if sums.size == 0:
+            log_product_apply(source, back, back_exponents, back_shape, log_s)
+            for g in range(some.size):
+                out = log_p[some[g]]
+                for k in range(out.size):
+                    out[k] = part[g, k] + log_s[g, k]
 
 
-@compiled_parallel
-def turn_round(log_z, nodes, offsets, position, weight, value):
-    """Between the two sums of the safe way: ``value = sum_y mu(y) log Z(y)``, and ``log_z <- log mu - log Z``."""
-    for row in numba.prange(log_z.shape[0]):
-        start, stop = offsets[nodes[row]], offsets[nodes[row] + 1]
-        line = log_z[row]
-        kept = np.empty(stop - start)
-        total = 0.0
-        for k in range(start, stop):
-            z = line[position[k]]
-            total += weight[k] * z
-            kept[k - start] = fast_log(weight[k]) - z
-        value[row] = total
-        line[:] = NO_MASS
-        for k in range(start, stop):
-            line[position[k]] = kept[k - start]
+@compiled
+def atom_count(mantissas):
+    """The number of points of the grid these tables lead to."""
+    count = 1
+    for k in range(len(mantissas) // 2):
+        count *= mantissas[k].shape[1]
+    return count
 
 
 @compiled_parallel
 def fast_nodes(
-    x,
-    nodes,
-    offsets,
-    position,
-    padded_position,
-    weight,
-    first,
-    others,
-    back_first,
-    back_others,
-    scratch,
-    value,
-    log_p,
-    ok,
-):
+    x, nodes, offsets, position, padded_position, weight, first, others, back_first, back_others, scratch,
+    value, log_p, ok,
+):  # fmt: skip
     """``fast_node`` for a batch ``x (b, n)``; ``ok (b,)`` tells which rows passed the guard."""
+    real = first.dtype
     for row in numba.prange(x.shape[0]):
-        start, stop = offsets[nodes[row]], offsets[nodes[row] + 1]
-        real = first.dtype
         buffers = (
-            np.empty(scratch[0], real),
-            np.empty(scratch[1], real),
-            np.empty(scratch[1], real),
-            np.empty(scratch[2], real),
-        )
+            np.empty(scratch[0], real), np.empty(scratch[1], real),
+            np.empty(scratch[1], real), np.empty(scratch[2], real),
+        )  # fmt: skip
+        start, stop = offsets[nodes[row]], offsets[nodes[row] + 1]
         ok[row], value[row] = fast_node(
-            x[row],
-            position[start:stop],
-            padded_position[start:stop],
-            weight[start:stop],
-            first,
-            others,
-            back_first,
-            back_others,
-            log_p[row],
-            buffers,
-        )
+            x[row], position[start:stop], padded_position[start:stop], weight[start:stop],
+            first, others, back_first, back_others, log_p[row], buffers,
+        )  # fmt: skip

@@ -38,9 +38,9 @@ def compare(title: str, count: int, side: int) -> list[dict[str, Any]]:
             command = [sys.executable, "-m", "benchmarks.contestants", name, str(case), str(REG), "-"]
             ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
             if ran.returncode:
-                rows.append({"case": title, "name": name, "failed": ran.stderr.strip().splitlines()[-1]})
+                rows.append({"name": name, "note": ran.stderr.strip().splitlines()[-1]})
             else:
-                rows.append({"case": title, "name": name, **json.loads(ran.stdout.strip().splitlines()[-1])})
+                rows.append({"name": name, **json.loads(ran.stdout.strip().splitlines()[-1])})
             print(rows[-1], flush=True)
     return rows
 
@@ -68,7 +68,7 @@ def run() -> dict[str, Any]:
     for title, count, side in CASES:
         rows = compare(title, count, side)
         ours = next(row for row in rows if row["name"] == "barymesh")
-        others = [row for row in rows if row["name"] != "barymesh" and row.get("iterations")]
+        others = [row for row in rows if row["name"] != "barymesh" and row.get("seconds")]
         fastest = min(others, key=lambda row: row["seconds"])
         leanest = min(others, key=lambda row: row["peak MB"])
         summary = {

@@ -43,8 +43,8 @@ def page(results: dict[str, Any]) -> str:
         "## Oracle kernels",
         "*Over C*: against the same computation in C and OpenMP with the same polynomial exp (`benchmarks/oracle.c`), "
         "outputs allocated beforehand in both. *Over its flops*: against the time of the separable form's own "
-        "floating-point operations at the rate of a 1500 x 1500 matrix product. *reg ... over reg 0.004*: the same call "
-        "where products underflow and nodes go through block floating point.",
+        "floating-point operations at the rate of a 1500 x 1500 matrix product. *reg ... over reg 0.004*: the same "
+        "call where products underflow and nodes go through block floating point.",
     ]
     kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in results["kernels"]:
@@ -53,10 +53,10 @@ def page(results: dict[str, Any]) -> str:
     parts += [
         "## The exact solver against POT and OTT-JAX",
         f"Handwritten threes on the unit square, reg {results['exact']['reg']}. Every solver gets the least number of "
-        f"iterations (in steps) that brings it within L1 {results['exact']['accuracy (L1)']} of the converged barycenter; "
-        "ours chooses its own. Best of three runs after a warm-up. *peak MB* is the most memory its process held, "
-        "everything included; *solve MB* the part after reading the data. No seconds: it did not reach the accuracy, and "
-        "L1 is where it ended.",
+        f"iterations (in steps) that brings it within L1 {results['exact']['accuracy (L1)']} of the converged "
+        "barycenter; ours chooses its own. Best of three runs after a warm-up. *peak MB* is the most memory its process "
+        "held, everything included; *solve MB* the part after reading the data. No seconds: it did not reach the "
+        "accuracy, and L1 is where it ended.",
     ]
     for case in results["exact"]["cases"]:
         summary = dict(case["summary"])

@@ -91,7 +91,8 @@ class Gaussian(Measure):
         if d > MOST_TENSOR_DIMENSIONS:
             points = self.sample(how.samples, how.generator())
             return Atoms(points, np.arange(how.samples), np.full(how.samples, 1.0 / how.samples))
-        stds, directions = np.sqrt(np.linalg.eigvalsh(self.cov)), np.linalg.eigh(self.cov)[1]
+        variances, directions = np.linalg.eigh(self.cov)
+        stds = np.sqrt(variances)
         rules = [hermite(order) for order in self._orders(stds / how.resolution)]
         axes = np.stack([g.ravel() for g in np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")], axis=1)
         mass = np.prod(np.meshgrid(*(weights for _, weights in rules), indexing="ij"), axis=0).ravel()

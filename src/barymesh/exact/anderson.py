@@ -37,8 +37,8 @@ class Anderson:
         self.count = 0
         self.patience = self.waiting = 0
 
-    def step(self, x: Floats, r: Floats, weights: Floats, p: Floats) -> bool:
-        """Move ``x`` on, given its residual ``r``. Returns whether the step was an accelerated one."""
+    def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats) -> bool:
+        """Move ``x`` on, given its residual ``r``; ``drift = weights @ x`` is taken out. Returns whether it accelerated."""
         from barymesh.exact import anderson_kernels as kernels
 
         if self.open_slot >= 0:
@@ -52,9 +52,6 @@ class Anderson:
             kernels.gram(self.changes, used, r, weights, p, parts)
             coefficients = _solve(parts.sum(axis=0))
         self.waiting = max(0, self.waiting - 1)
-        # float32 history lets sum_i w_i x_i drift from 0 by rounding; it is put right here
-        drift = np.empty(x.shape[1])
-        kernels.weighted_mean(x, weights, drift)
         slot = (self.open_slot + 1) % max(self.depth, 1)
         relaxation = self.relaxation if accelerated else 1.0
         kernels.advance(x, r, drift, self.fallback, self.moves, self.changes, used, coefficients, relaxation, slot)

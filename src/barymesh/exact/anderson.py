@@ -38,7 +38,7 @@ class Anderson:
         self.patience = self.waiting = 0
 
     def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats) -> bool:
-        """Move ``x`` on, given its residual ``r``; ``drift = weights @ x`` is taken out. Returns whether it accelerated."""
+        """Move ``x`` on, given its residual ``r``; ``drift = weights @ x`` is taken out. Returns if it accelerated."""
         from barymesh.exact import anderson_kernels as kernels
 
         if self.open_slot >= 0:

@@ -68,22 +68,30 @@ def test_atom_oracle_equals_the_formula(d, n, nodes, metric, relative, spread, s
 
 
 @given(
-    shape=st.sampled_from([(2, 2), (5, 3), (9, 8), (1, 6), (3, 4, 5), (2, 1, 9), (2, 3, 2, 3)]),
+    shape=st.sampled_from([(2, 2), (5, 3), (9, 8), (1, 6), (17, 21), (3, 4, 5), (5, 6, 11), (2, 1, 9), (2, 3, 2, 3)]),
     other=st.booleans(),
+    margins=st.booleans(),
     relative=REGS,
     spread=st.sampled_from([0.0, 0.1, 0.5]),
     metric=st.sampled_from(["sqeuclidean", "cityblock"]),
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=80)
-def test_grid_oracle_equals_the_formula(shape, other, relative, spread, metric, seed):
+def test_grid_oracle_equals_the_formula(shape, other, margins, relative, spread, metric, seed):
     rng = np.random.default_rng(seed)
     target = Grid.of_image(shape)
     source = Grid.of_image(tuple(side + 1 for side in shape)) if other else target
     atoms = []
     for _ in range(3):
         masses = rng.random(source.points.shape[0]) * (rng.random(source.points.shape[0]) < 0.4)
-        masses[rng.integers(masses.size)] += 1.0
+        if margins:
+            corners = [np.sort(rng.integers(0, side, 2)) for side in source.shape]
+            inside = np.zeros(source.shape, dtype=bool)
+            inside[tuple(slice(low, high + 1) for low, high in corners)] = True
+            masses *= inside.ravel()
+            masses[np.flatnonzero(inside.ravel())[0]] += 1.0
+        else:
+            masses[rng.integers(masses.size)] += 1.0
         atoms.append(Atoms.from_weights(source.points, masses, source))
     support, cost = Support.of_grid(target), Cost(metric)
     reg = relative * cost_range(support, source.points, cost)
@@ -153,7 +161,8 @@ def test_grid_guard_is_needed(rng):
     there, back = oracle.to_atoms, oracle.to_support
     grid_kernels.fast_nodes(
         x, np.array([0]), oracle.offsets, oracle.position, oracle.padded_position, oracle.weights,
-        there.first, there.others, back.first, back.others, oracle.scratch, value, log_p, ok,
+        there.first, there.others, back.first, back.others, oracle.boxes, oracle.whole, oracle.scratch,
+        value, log_p, ok,
     )  # fmt: skip
     assert not ok[0]
 

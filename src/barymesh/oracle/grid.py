@@ -15,7 +15,7 @@ from barymesh.oracle.matmul import padded
 # log-range that a chunk's numbers may span: e^-670 is above 2^-970
 CHUNK_RANGE = 670.0
 # the long chunks are right as long as mass moves by no more than this share of the grid; they are checked
-USUAL_MOVE = 0.3
+USUAL_MOVE = 0.25
 # numbers worked on together by the safe kernel
 GROUP_NUMBERS = 4096
 
@@ -27,7 +27,6 @@ class Passage:
     def __init__(self, exponents: list[Floats], dtype: type) -> None:
         """``exponents[a] (n_a, N_a)``: cost along axis a between source and target, divided by reg."""
         matrices = [np.exp(-k) for k in exponents]
-        self.shape = np.array([k.shape[0] for k in exponents])
         n_last, target = exponents[-1].shape
         self.first: Floats = np.zeros((n_last, padded(target)), dtype)
         self.first[:, :target] = matrices[-1]
@@ -62,6 +61,12 @@ class GridOracle(Oracle):
         self.offsets = np.concatenate([[0], np.cumsum([a.weights.size for a in atoms])]).astype(np.intp)
         self.weights = np.concatenate([a.weights for a in atoms])
         self.position = np.concatenate([a.index for a in atoms])
+        self.coordinates: Indices = np.stack(np.unravel_index(self.position, grid.shape), axis=1)
+        first = self.offsets[:-1]
+        # (m, d, 2): for each node the smallest box that holds its atoms, as start and stop along every axis
+        lowest, highest = np.minimum.reduceat(self.coordinates, first), np.maximum.reduceat(self.coordinates, first)
+        self.boxes: Indices = np.stack([lowest, highest + 1], axis=2)
+        self.whole = np.array([[0, side] for side in support.shape])
         width = grid.shape[-1]
         self.padded_position = self.position // width * padded(width) + self.position % width
         exponents = [form(z[:, None] - y[None, :]) / reg for z, y in zip(support.axes, grid.axes, strict=True)]
@@ -81,7 +86,7 @@ class GridOracle(Oracle):
         there, back = self.to_atoms, self.to_support
         kernels.fast_nodes(
             x, chosen, self.offsets, self.position, self.padded_position, weight,
-            there.first, there.others, back.first, back.others, self.scratch, value, log_p, ok,
+            there.first, there.others, back.first, back.others, self.boxes, self.whole, self.scratch, value, log_p, ok,
         )  # fmt: skip
         failed = np.flatnonzero(~ok)
         if failed.size:
@@ -111,9 +116,8 @@ class GridOracle(Oracle):
     ) -> None:
         """In block floating point, which cannot underflow; see ``safe_nodes``."""
         kernels.safe_nodes(
-            x, rows, nodes, self.offsets, self.position, weights, self.group,
-            *self.to_atoms.blocks, self.to_atoms.shape, *self.to_support.blocks, self.to_support.shape,
-            value, log_p, sums, first,
+            x, rows, nodes, self.offsets, self.coordinates, weights, self.boxes, self.group,
+            *self.to_atoms.blocks, *self.to_support.blocks, self.whole, value, log_p, sums, first,
         )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ node for underflow. For nodes that fail the check there is ``safe_nodes``, which
 of numbers (block floating point) and so cannot underflow.
 
 Shapes: a node's potential is ``(n,) = (n_0 ... n_{d-1})`` flattened in C order; its atoms are listed by their flat
-position on the atom grid ``(N_0 ... N_{d-1})``.
+position on the atom grid ``(N_0 ... N_{d-1})``. A box ``(d, 2)`` is a start and a stop for each axis: images have empty
+margins, and the sums leave them out.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from barymesh.oracle.vector_math import FLAGS, fast_exp, fast_log
 
 # below this a sum of products may have lost terms that matter; see the guard in fast_node
 TINY_64, TINY_32 = 1e-290, 1e-30
-# potentials that range over more than this underflow as good as always, so the attempt is saved
-HOPELESS_64, HOPELESS_32 = 1500.0, 180.0
+# nodes whose potentials ranged over more than this never passed (the most seen: 700), so the attempt is saved
+HOPELESS_64, HOPELESS_32 = 800.0, 100.0
 # stands for log 0: finite, so that fastmath may assume there are no infinities
 NO_MASS = -1e12
 # a sum in block floating point above this has lost nothing
-SAFE = 2.0**-900
+SAFE = 2.0**-950
 # rows of the result worked on together; the matrix product likes six
 BAND = 6
 LN2 = 0.6931471805599453
@@ -38,37 +39,54 @@ BIG = 6755399441055744.0
 
 
 @compiled
-def product_apply(source, target, spare, first, others):
+def product_apply(source, target, spare, first, others, source_box, target_box):
     """Multiply the array ``source`` by one matrix along every axis; the result is left in ``target``.
 
     ``first``: ``(n_last, padded N_last)``, zero in the padding; ``others``: ``(N_a, n_a)`` for the axes before the
     last. ``source (prod n)``; ``target`` and ``spare`` hold the largest intermediate, last axis padded.
+    The source is taken to be zero outside ``source_box (d, 2)``, and only what lies in ``target_box`` is wanted. Steps
+    that can be skipped easily are: along the axis at hand, along the first axis and along the last.
     """
+    axes = len(others) + 1
     rows = source.size // first.shape[0]
     width = first.shape[1]
     size = rows * width
     current, following = (target, spare) if len(others) % 2 == 0 else (spare, target)
-    matmul(source.reshape(rows, first.shape[0]), first, current[:size].reshape(rows, width))
+    columns = (target_box[axes - 1, 0], target_box[axes - 1, 1])
+    inner = (source_box[axes - 1, 0], source_box[axes - 1, 1])
+    wanted = (0, 1)
+    if axes > 1:
+        per_slab = rows // others[0].shape[1]
+        wanted = (source_box[0, 0] * per_slab, source_box[0, 1] * per_slab)
+    matmul(source.reshape(rows, first.shape[0]), first, current[:size].reshape(rows, width), wanted, columns, inner)
     post = width
     pre = rows
     for k in range(len(others) - 1, -1, -1):
         matrix = others[k]
         n_out, n_in = matrix.shape
         pre //= n_in
-        for p in range(pre):
+        blocks = (0, 1)
+        if k > 0:
+            per_slab = pre // others[0].shape[1]
+            blocks = (source_box[0, 0] * per_slab, source_box[0, 1] * per_slab)
+        wanted = (target_box[k, 0], target_box[k, 1])
+        inner = (source_box[k, 0], source_box[k, 1])
+        for p in range(blocks[0], blocks[1]):
             block = current[p * n_in * post : (p + 1) * n_in * post].reshape(n_in, post)
             out = following[p * n_out * post : (p + 1) * n_out * post].reshape(n_out, post)
-            matmul(matrix, block, out)
+            matmul(matrix, block, out, wanted, columns, inner)
         post *= n_out
+        columns = (0, post)
         current, following = following, current
 
 
 @compiled
-def fast_node(x, position, padded_position, weight, first, others, back_first, back_others, log_p, buffers):
+def fast_node(x, position, padded_position, weight, first, others, back_first, back_others, box, whole, log_p, buffers):
     """One node in ordinary arithmetic. Returns ``(ok, log-sum-exp value)`` and fills ``log_p (n,)``.
 
-    ``first, others`` lead to the atoms, ``back_first, back_others`` back; see ``product_apply``. The guard: a term lost
-    to underflow is below 1e-307, so a sum above TINY_64 (or TINY_32) has lost nothing that its bits could show.
+    ``first, others`` lead to the atoms, ``back_first, back_others`` back; ``box (d, 2)`` holds the node's atoms and
+    ``whole`` the support; see ``product_apply``. The guard: a term lost to underflow is below 1e-307, so a sum above
+    TINY_64 (or TINY_32) has lost nothing that its bits could show.
     """
     e, z, spare, q = buffers
     n, atoms = x.size, position.size
@@ -81,7 +99,7 @@ def fast_node(x, position, padded_position, weight, first, others, back_first, b
         return False, 0.0
     for k in range(n):
         e[k] = fast_exp(x[k] - highest)
-    product_apply(e[:n], z, spare, first, others)
+    product_apply(e[:n], z, spare, first, others, whole, box)
     z_atoms = spare[:atoms]
     for k in range(atoms):
         z_atoms[k] = z[padded_position[k]]
@@ -100,7 +118,7 @@ def fast_node(x, position, padded_position, weight, first, others, back_first, b
     q[:] = 0.0
     for k in range(atoms):
         q[position[k]] = z_atoms[k]
-    product_apply(q, z, spare, back_first, back_others)
+    product_apply(q, z, spare, back_first, back_others, box, whole)
     width_in, width_out = back_first.shape[1], first.shape[0]
     rows = n // width_out
     lowest = largest
@@ -125,73 +143,91 @@ def power_of_two(k):
 
 
 @compiled
-def log_matmul(a, mantissa, exponent, out):
+def chunk_product(mantissa, factors, c, first, count, source, part):
+    """Chunk c's share of the sums for ``count`` y from ``first`` on, its exponents left out: ``part (count, rows)``."""
+    chunk = mantissa.shape[2]
+    inner = (max(source[0] - c * chunk, 0), min(source[1] - c * chunk, chunk))
+    matmul(mantissa[c, first : first + count], factors[c], part, (0, count), (0, part.shape[1]), inner)
+
+
+@compiled
+def log_matmul(a, mantissa, exponent, source, target, out):
     """``out[y, r] = log sum_l exp(a[l, r] - k[l, y])`` in block floating point; returns ``smallest (rows,)``.
 
-    ``exp(-k)`` is given in blocks of ``chunk`` neighbouring l: ``mantissa (chunks, N, chunk)`` in (0, 1], times
-    ``2^exponent (chunks, N)``. The input gets an exponent for each chunk and r likewise. Inside a chunk the sum is an
-    ordinary matrix product; the chunks are added with their exponents, which are whole numbers and cost no exponential.
-    ``a (n, rows)``, ``out (N, rows)``, rows a multiple of LANES; NO_MASS stands for log 0.
+    Only l in the range ``source`` and y in ``target`` are present: ``a (source, rows)``, ``out (target, rows)``, rows a
+    multiple of LANES; NO_MASS stands for log 0. ``exp(-k)`` is given in blocks of ``chunk`` neighbouring l:
+    ``mantissa (chunks, N, chunk)`` in (0, 1], times ``2^exponent (chunks, N)``. The input gets an exponent for each
+    chunk and r likewise. Inside a chunk the sum is an ordinary matrix product; the chunks are added with their
+    exponents, which are whole numbers and cost no exponential.
 
     What lies 2^-1022 below the highest exponent is dropped, so column r is exact to rounding if its ``smallest[r]``,
     the least sum relative to that exponent, is above SAFE.
     """
-    n, rows = a.shape
-    chunks, n_out, chunk = mantissa.shape
+    rows = a.shape[1]
+    chunk = mantissa.shape[2]
+    lowest_chunk, chunks = source[0] // chunk, -(-source[1] // chunk)
     tops, factors = np.empty((chunks, rows)), np.empty((chunks, chunk, rows))
-    part, highest, smallest = np.empty((BAND, rows)), np.empty((BAND, rows)), np.ones(rows)
+    part, highest, smallest = np.empty((2, BAND, rows)), np.empty((BAND, rows)), np.ones(rows)
     # running maxima alternate between two rows: in place they would become masked stores, several times slower
     turns = np.empty((2, rows))
-    for c in range(chunks):
-        length = min(n, (c + 1) * chunk) - c * chunk
+    for c in range(lowest_chunk, chunks):
+        start, stop = max(source[0], c * chunk), min(source[1], (c + 1) * chunk)
         now = 0
         for r in range(rows):
-            turns[now, r] = max(a[c * chunk, r], NO_MASS)
-        for k in range(1, length):
+            turns[now, r] = max(a[start - source[0], r], NO_MASS)
+        for k in range(start + 1, stop):
             for r in range(rows):
-                turns[1 - now, r] = max(turns[now, r], a[c * chunk + k, r])
+                turns[1 - now, r] = max(turns[now, r], a[k - source[0], r])
             now = 1 - now
         for r in range(rows):
             tops[c, r] = np.ceil(turns[now, r] * LOG2_E)
-        for k in range(length):
+        for k in range(start, stop):
             for r in range(rows):
-                factors[c, k, r] = fast_exp(a[c * chunk + k, r] - tops[c, r] * LN2)
-        factors[c, length:] = 0.0
+                factors[c, k - c * chunk, r] = fast_exp(a[k - source[0], r] - tops[c, r] * LN2)
     # a few y at a time, so that all that belongs to them stays in the fastest cache
-    for first in range(0, n_out, BAND):
-        count = min(n_out - first, BAND)
+    for first in range(target[0], target[1], BAND):
+        count = min(target[1] - first, BAND)
+        place = first - target[0]
         for y in range(count):
             now = 0
             for r in range(rows):
-                turns[now, r] = tops[0, r] + exponent[0, first + y]
-            for c in range(1, chunks):
+                turns[now, r] = tops[lowest_chunk, r] + exponent[lowest_chunk, first + y]
+            for c in range(lowest_chunk + 1, chunks):
                 for r in range(rows):
                     turns[1 - now, r] = max(turns[now, r], tops[c, r] + exponent[c, first + y])
                 now = 1 - now
             for r in range(rows):
                 highest[y, r] = turns[now, r]
-                out[first + y, r] = 0.0
-        for c in range(chunks):
-            matmul(mantissa[c, first : first + count], factors[c], part[:count])
+                out[place + y, r] = 0.0
+        # two chunks a sweep: half as many passes over out; an odd one out has itself for a partner, counted once
+        for c in range(lowest_chunk, chunks, 2):
+            partner = min(c + 1, chunks - 1)
+            chunk_product(mantissa, factors, c, first, count, source, part[0])
+            if partner > c:
+                chunk_product(mantissa, factors, partner, first, count, source, part[1])
+            else:
+                part[1] = 0.0
             for y in range(count):
-                shift = exponent[c, first + y]
+                shift, partner_shift = exponent[c, first + y], exponent[partner, first + y]
                 for r in range(rows):
-                    out[first + y, r] += part[y, r] * power_of_two(tops[c, r] + shift - highest[y, r])
+                    scale = power_of_two(tops[c, r] + shift - highest[y, r])
+                    partner_scale = power_of_two(tops[partner, r] + partner_shift - highest[y, r])
+                    out[place + y, r] += part[0, y, r] * scale + part[1, y, r] * partner_scale
         for y in range(count):
             for r in range(rows):
-                part[y, r] = out[first + y, r] if highest[y, r] > 0.5 * NO_MASS else 1.0
-                turns[0, r] = min(smallest[r], part[y, r])
+                part[0, y, r] = out[place + y, r] if highest[y, r] > 0.5 * NO_MASS else 1.0
+                turns[0, r] = min(smallest[r], part[0, y, r])
             for r in range(rows):
                 smallest[r] = turns[0, r]
-                value = highest[y, r] * LN2 + fast_log(part[y, r])
-                out[first + y, r] = value if highest[y, r] > 0.5 * NO_MASS else NO_MASS
+                value = highest[y, r] * LN2 + fast_log(part[0, y, r])
+                out[place + y, r] = value if highest[y, r] > 0.5 * NO_MASS else NO_MASS
     return smallest
 
 
 @compiled
-def guarded_log_matmul(a, coarse, coarse_exponent, fine, fine_exponent, out):
+def guarded_log_matmul(a, coarse, coarse_exponent, fine, fine_exponent, source, target, out):
     """``log_matmul`` with long chunks, which are fast; columns that need them are done again with short ones."""
-    smallest = log_matmul(a, coarse, coarse_exponent, out)
+    smallest = log_matmul(a, coarse, coarse_exponent, source, target, out)
     lost = np.flatnonzero(~(smallest > SAFE))
     if lost.size:
         again = np.zeros((a.shape[0], padded(lost.size)))
@@ -199,24 +235,43 @@ def guarded_log_matmul(a, coarse, coarse_exponent, fine, fine_exponent, out):
         for k in range(a.shape[0]):
             for r in range(lost.size):
                 again[k, r] = a[k, lost[r]]
-        log_matmul(again, fine, fine_exponent, result)
+        log_matmul(again, fine, fine_exponent, source, target, result)
         for y in range(out.shape[0]):
             for r in range(lost.size):
                 out[y, lost[r]] = result[y, r]
 
 
 @compiled
-def log_product_apply(x, mantissas, exponents, shape, result):
+def box_size(box):
+    """The number of points in the box ``(d, 2)``."""
+    size = 1
+    for axis in range(box.shape[0]):
+        size *= box[axis, 1] - box[axis, 0]
+    return size
+
+
+@compiled
+def place_in_box(coordinates, box):
+    """Flat position in the box of the point with these ``coordinates (d,)`` on the grid."""
+    place = 0
+    for axis in range(box.shape[0]):
+        place = place * (box[axis, 1] - box[axis, 0]) + coordinates[axis] - box[axis, 0]
+    return place
+
+
+@compiled
+def log_product_apply(x, mantissas, exponents, source, target, result):
     """``result[g, y] = log sum_l exp(x[g, l] - k(l, y))`` for a few nodes g: one ``guarded_log_matmul`` an axis.
 
-    ``x (g, prod shape)``; ``mantissas``, ``exponents``: coarse tables of all axes, then fine ones. Each pass takes the
-    last axis off and puts the result axis in front, so the axes end in their order, with g behind them.
+    l runs over the box ``source (d, 2)`` and y over ``target``: ``x (g, size of source)``, ``result (g, size of
+    target)``. ``mantissas``, ``exponents``: coarse tables of all axes, then fine ones. Each pass takes the last axis
+    off and puts the result axis in front, so the axes end in their order, with g behind them.
     """
     axes = len(mantissas) // 2
     current = x
     used = x.shape[1]
     for k in range(axes - 1, -1, -1):
-        n_in = shape[k]
+        n_in = source[k, 1] - source[k, 0]
         per_row = used // n_in
         rows = current.shape[0] * per_row
         a = np.zeros((n_in, padded(rows)))
@@ -224,8 +279,11 @@ def log_product_apply(x, mantissas, exponents, shape, result):
             for q in range(n_in):
                 for r in range(per_row):
                     a[q, y * per_row + r] = current[y, r * n_in + q]
-        out = np.empty((mantissas[k].shape[1], a.shape[1]))
-        guarded_log_matmul(a, mantissas[k], exponents[k], mantissas[axes + k], exponents[axes + k], out)
+        out = np.empty((target[k, 1] - target[k, 0], a.shape[1]))
+        guarded_log_matmul(
+            a, mantissas[k], exponents[k], mantissas[axes + k], exponents[axes + k],
+            (source[k, 0], source[k, 1]), (target[k, 0], target[k, 1]), out,
+        )  # fmt: skip
         current = out
         used = rows
     nodes = x.shape[0]
@@ -238,8 +296,8 @@ def log_product_apply(x, mantissas, exponents, shape, result):
 
 @compiled_parallel
 def safe_nodes(
-    x, rows, nodes, offsets, position, weight, group, there, there_exponents, shape, back, back_exponents, back_shape,
-    value, log_p, sums, first,
+    x, rows, nodes, offsets, coordinates, weight, boxes, group,
+    there, there_exponents, back, back_exponents, whole, value, log_p, sums, first,
 ):  # fmt: skip
     """Values and log-gradients of the listed rows of ``x (b, n)``, without any risk of underflow, ``group`` at a time.
 
@@ -248,47 +306,45 @@ def safe_nodes(
     count = rows.size
     for t in numba.prange((count + group - 1) // group):
         some = rows[t * group : min(count, (t + 1) * group)]
+        # the smallest box that holds the atoms of all these nodes
+        box = boxes[nodes[some[0]]].copy()
+        for g in range(1, some.size):
+            for axis in range(box.shape[0]):
+                box[axis, 0] = min(box[axis, 0], boxes[nodes[some[g]], axis, 0])
+                box[axis, 1] = max(box[axis, 1], boxes[nodes[some[g]], axis, 1])
         part, log_s = np.empty((some.size, x.shape[1])), np.empty((some.size, x.shape[1]))
-        source = np.empty((some.size, atom_count(there)))
+        source = np.empty((some.size, box_size(box)))
         for g in range(some.size):
             part[g] = x[some[g]]
-        log_product_apply(part, there, there_exponents, shape, source)
+        log_product_apply(part, there, there_exponents, whole, box, source)
         for g in range(some.size):
             line = source[g]
             start, stop = offsets[nodes[some[g]]], offsets[nodes[some[g]] + 1]
-            kept = np.empty(stop - start)
+            kept, place = np.empty(stop - start), np.empty(stop - start, np.intp)
             total = 0.0
             for k in range(start, stop):
-                kept[k - start] = line[position[k]]
-                total += weight[k] * line[position[k]]
+                place[k - start] = place_in_box(coordinates[k], box)
+                kept[k - start] = line[place[k - start]]
+                total += weight[k] * kept[k - start]
             value[some[g]] = total
             if sums.size:
                 sums[first[some[g]] : first[some[g]] + stop - start] = kept
             else:
                 line[:] = NO_MASS
                 for k in range(start, stop):
-                    line[position[k]] = fast_log(weight[k]) - kept[k - start]
+                    line[place[k - start]] = fast_log(weight[k]) - kept[k - start]
         if sums.size == 0:
-            log_product_apply(source, back, back_exponents, back_shape, log_s)
+            log_product_apply(source, back, back_exponents, box, whole, log_s)
             for g in range(some.size):
                 out = log_p[some[g]]
                 for k in range(out.size):
                     out[k] = part[g, k] + log_s[g, k]
 
 
-@compiled
-def atom_count(mantissas):
-    """The number of points of the grid these tables lead to."""
-    count = 1
-    for k in range(len(mantissas) // 2):
-        count *= mantissas[k].shape[1]
-    return count
-
-
 @compiled_parallel
 def fast_nodes(
-    x, nodes, offsets, position, padded_position, weight, first, others, back_first, back_others, scratch,
-    value, log_p, ok,
+    x, nodes, offsets, position, padded_position, weight, first, others, back_first, back_others, boxes, whole,
+    scratch, value, log_p, ok,
 ):  # fmt: skip
     """``fast_node`` for a batch ``x (b, n)``; ``ok (b,)`` tells which rows passed the guard."""
     real = first.dtype
@@ -300,5 +356,5 @@ def fast_nodes(
         start, stop = offsets[nodes[row]], offsets[nodes[row] + 1]
         ok[row], value[row] = fast_node(
             x[row], position[start:stop], padded_position[start:stop], weight[start:stop],
-            first, others, back_first, back_others, log_p[row], buffers,
+            first, others, back_first, back_others, boxes[nodes[row]], whole, log_p[row], buffers,
         )  # fmt: skip

@@ -3,8 +3,8 @@
 The separable oracle multiplies thousands of small matrices (28 x 28, say), one set per node, with other work between
 them. A BLAS call each would cost more than the product, and plain numba loops reach a third of the machine's rate,
 because LLVM re-checks for aliasing at every short inner loop. So the inner tile is written as LLVM vector instructions:
-six rows times ``LANES`` columns are held in registers over the whole sum (12 of the 16 registers of AVX2; the rest are
-rows of four and of one). LLVM splits the vectors to whatever width the processor has.
+six rows times ``LANES`` columns are held in registers over the whole sum (12 of the 16 registers of AVX2; what is left
+over is done by smaller tiles). LLVM splits the vectors to whatever width the processor has.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 8
+HALF = 4
 
 
 @numba.njit(cache=True)
@@ -24,10 +25,10 @@ def padded(columns: int) -> int:
     return -(-columns // LANES) * LANES
 
 
-def _tile(rows):
-    """An intrinsic ``(a, b, c, i, j)``: ``c[i:i+rows, j:j+LANES] = a[i:i+rows, :] @ b[:, j:j+LANES]``."""
+def _tile(rows, lanes):
+    """An intrinsic: ``c[i:i+rows, j:j+lanes] = a[i:i+rows, start:stop] @ b[start:stop, j:j+lanes]``."""
 
-    def typer(typing_context, a, b, c, i, j):
+    def typer(typing_context, a, b, c, i, j, start, stop):
         def build(context, builder, signature, args):
             structs = [
                 context.make_array(kind)(context, builder, value)
@@ -36,19 +37,19 @@ def _tile(rows):
             widths = [cgutils.unpack_tuple(builder, array.shape)[1] for array in structs]
             real = context.get_value_type(signature.args[0].dtype)
             size = 8 if signature.args[0].dtype == types.float64 else 4
-            vector = ir.VectorType(real, LANES)
+            vector = ir.VectorType(real, lanes)
             lane = ir.IntType(32)
-            suffix = f"v{LANES}f{8 * size}"
+            suffix = f"v{lanes}f{8 * size}"
             fmuladd = cgutils.get_or_insert_function(
                 builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.{suffix}"
             )
 
             def splat(scalar):
                 first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, lane(0))
-                zeros = ir.Constant(ir.VectorType(lane, LANES), [0] * LANES)
+                zeros = ir.Constant(ir.VectorType(lane, lanes), [0] * lanes)
                 return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
 
-            row, column = args[3], args[4]
+            row, column, first, end = args[3:]
             starts = [
                 builder.gep(structs[0].data, [builder.mul(builder.add(row, row.type(r)), widths[0])])
                 for r in range(rows)
@@ -56,8 +57,8 @@ def _tile(rows):
             panel = builder.gep(structs[1].data, [column])
             totals = [cgutils.alloca_once(builder, vector) for _ in range(rows)]
             for total in totals:
-                builder.store(ir.Constant(vector, [0.0] * LANES), total)
-            with cgutils.for_range(builder, widths[0]) as loop:
+                builder.store(ir.Constant(vector, [0.0] * lanes), total)
+            with cgutils.for_range(builder, end, start=first) as loop:
                 source = builder.gep(panel, [builder.mul(loop.index, widths[1])])
                 values = builder.load(builder.bitcast(source, vector.as_pointer()), align=size)
                 for start, total in zip(starts, totals, strict=True):
@@ -69,26 +70,44 @@ def _tile(rows):
                 builder.store(builder.load(total), builder.bitcast(target, vector.as_pointer()), align=size)
             return context.get_dummy_value()
 
-        return types.void(a, b, c, types.intp, types.intp), build
+        return types.void(a, b, c, *[types.intp] * 4), build
 
     return intrinsic(typer)
 
 
-_six_rows, _four_rows, _one_row = _tile(6), _tile(4), _tile(1)
+_six_rows, _four_rows, _one_row = _tile(6, LANES), _tile(4, LANES), _tile(1, LANES)
+_twelve_half_rows, _six_half_rows, _one_half_row = _tile(12, HALF), _tile(6, HALF), _tile(1, HALF)
 
 
 @numba.njit(cache=True)
-def matmul(a, b, c):
-    """``c = a @ b`` for C-contiguous ``a (r, k)``, ``b (k, s)``, ``c (r, s)``; ``s`` a multiple of LANES."""
-    rows = a.shape[0]
-    for j in range(0, b.shape[1], LANES):
-        i = 0
-        while rows - i >= 6:
-            _six_rows(a, b, c, i, j)
+def matmul(a, b, c, rows, columns, inner):
+    """``c[rows, columns] = a[rows, inner] @ b[inner, columns]`` for C-contiguous arrays.
+
+    ``rows``, ``columns``, ``inner`` are pairs (start, stop). ``b`` and ``c`` have a whole number of LANES columns; a
+    few columns beside the wanted ones may be written too.
+    """
+    start, stop = inner
+    j = min(columns[0], b.shape[1] - -(-(columns[1] - columns[0]) // HALF) * HALF)
+    while columns[1] - j > HALF:
+        i = rows[0]
+        while rows[1] - i >= 6:
+            _six_rows(a, b, c, i, j, start, stop)
             i += 6
-        while rows - i >= 4:
-            _four_rows(a, b, c, i, j)
+        while rows[1] - i >= 4:
+            _four_rows(a, b, c, i, j, start, stop)
             i += 4
-        while i < rows:
-            _one_row(a, b, c, i, j)
+        while i < rows[1]:
+            _one_row(a, b, c, i, j, start, stop)
+            i += 1
+        j += LANES
+    if j < columns[1]:
+        i = rows[0]
+        while rows[1] - i >= 12:
+            _twelve_half_rows(a, b, c, i, j, start, stop)
+            i += 12
+        while rows[1] - i >= 6:
+            _six_half_rows(a, b, c, i, j, start, stop)
+            i += 6
+        while i < rows[1]:
+            _one_half_row(a, b, c, i, j, start, stop)
             i += 1

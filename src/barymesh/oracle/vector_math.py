@@ -46,18 +46,15 @@ def _exp_64(x):
     shifted = x * LOG2_E + BIG_64
     whole = shifted - BIG_64
     r = (x - whole * LN2_HIGH_64) - whole * LN2_LOW_64
-    p = 2.5110037605963777e-08
-    p = p * r + 2.763263963904103e-07
-    p = p * r + 2.755724091857897e-06
-    p = p * r + 2.4801485482328494e-05
-    p = p * r + 0.00019841269890047113
-    p = p * r + 0.0013888888952314775
-    p = p * r + 0.008333333333319601
-    p = p * r + 0.0416666666664881
-    p = p * r + 0.1666666666666668
-    p = p * r + 0.5000000000000019
-    p = p * r + 1.0
-    p = p * r + 1.0
+    # pairs first (Estrin), not one long chain: the loop waits for latencies, not for arithmetic
+    r2 = r * r
+    r4 = r2 * r2
+    low = (1.0 + r) + r2 * (0.5000000000000019 + r * 0.1666666666666668)
+    middle = (0.0416666666664881 + r * 0.008333333333319601) + r2 * (0.0013888888952314775 + r * 0.00019841269890047113)
+    high = (2.4801485482328494e-05 + r * 2.755724091857897e-06) + r2 * (
+        2.763263963904103e-07 + r * 2.5110037605963777e-08
+    )
+    p = low + r4 * (middle + r4 * high)
     bits = np.float64(shifted).view(np.int64)
     scale = np.int64((bits + np.int64(1023)) << np.int64(52)).view(np.float64)
     return p * scale if x >= LOWEST_64 else 0.0
@@ -95,14 +92,10 @@ def _log_64(x):
     f = np.int64((offset & np.uint64(MANTISSA_MASK)) + np.uint64(SQRT_HALF_BITS)).view(np.float64)
     s = (f - 1.0) / (f + 1.0)
     z = s * s
-    p = 0.06543313076280502
-    p = p * z + 0.0663438656906799
-    p = p * z + 0.07693119851418824
-    p = p * z + 0.09090897820066195
-    p = p * z + 0.11111111195856962
-    p = p * z + 0.14285714285401807
-    p = p * z + 0.2000000000000044
-    p = p * z + 0.3333333333333333
+    z2 = z * z
+    low = (0.3333333333333333 + z * 0.2000000000000044) + z2 * (0.14285714285401807 + z * 0.11111111195856962)
+    high = (0.09090897820066195 + z * 0.07693119851418824) + z2 * (0.0663438656906799 + z * 0.06543313076280502)
+    p = low + z2 * z2 * high
     tail = 2.0 * s * z * p + exponent * LN2_LOW_64
     return exponent * LN2_HIGH_64 + (2.0 * s + tail)
 

@@ -39,6 +39,10 @@ class OptionError(BarymeshError, ValueError):
     """An option has a value that means nothing, such as an unknown method or a negative tolerance."""
 
 
+class NetworkError(BarymeshError, ValueError):
+    """The network is unknown, not connected, not simple, directed, badly weighted, or of the wrong size."""
+
+
 class FileError(BarymeshError, OSError):
     """A file is missing, truncated, or of a kind barymesh does not read."""
 
@@ -53,6 +57,10 @@ class NotEnoughMemoryError(BarymeshError, MemoryError):
 
 class AccuracyWarning(UserWarning):
     """A result is valid but may be less accurate than the problem asks for; the message says why and what to do."""
+
+
+class DriftWarning(UserWarning):
+    """The method chosen does not keep the duals feasible, so what the nodes agree on is not the barycenter."""
 
 
 class NumericalError(BarymeshError, ArithmeticError):

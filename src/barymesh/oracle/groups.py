@@ -71,8 +71,20 @@ class GroupedOracle(Oracle):
         return np.concatenate([weights[self.offsets[i] : self.offsets[i + 1]] for i in self.members[k]])
 
 
-def build_oracle(atoms: list[Atoms], support: Support, cost: Cost, reg: float, dtype: type = np.float64) -> Oracle:
-    """The fastest safe oracle for these measures: separable on grids, dense on common points, else atom by atom."""
+def build_oracle(
+    atoms: list[Atoms],
+    support: Support,
+    cost: Cost,
+    reg: float,
+    dtype: type = np.float64,
+    *,
+    row_by_row: bool = False,
+) -> Oracle:
+    """The fastest safe oracle for these measures: separable on grids, dense on common points, else atom by atom.
+
+    ``row_by_row``: every row of a batch must come out the same to the last bit whatever the rest of the batch is; a
+    dense matrix product does not promise that.
+    """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for node, a in enumerate(atoms):
         groups[_key(a, support, cost)].append(node)
@@ -84,7 +96,7 @@ def build_oracle(atoms: list[Atoms], support: Support, cost: Cost, reg: float, d
         grid = some[0].grid
         if key == grid and grid is not None and support.grid is not None and cost.separable is not None:
             parts.append(GridOracle(some, grid, support.grid, cost.separable, reg, dtype))
-        elif _worth_a_matrix(some, support):
+        elif not row_by_row and _worth_a_matrix(some, support):
             parts.append(DenseOracle(some, support, cost, reg, dtype))
         else:
             alone = alone + nodes

@@ -1,0 +1,24 @@
+"""Compiled draws of the nodes' own clocks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from barymesh.addressed import CLOCKS, key, unit, word
+from barymesh.compiling import compiled
+
+
+@compiled
+def waits(seed, nodes, counts, jitter):
+    """The waits ``(b,)`` before activation ``counts`` of the nodes, in units of their mean: exponential if jitter is
+    negative, else uniform within ``1 -+ jitter``, and the first one uniform on (0, 1)."""
+    out = np.empty(nodes.size)
+    for k in range(nodes.size):
+        level = unit(word(key(seed, CLOCKS, nodes[k], counts[k]), 0))
+        if jitter < 0:
+            out[k] = -np.log(level)
+        elif counts[k] == 0:
+            out[k] = level
+        else:
+            out[k] = 1.0 + jitter * (2.0 * level - 1.0)
+    return out

@@ -1,0 +1,206 @@
+"""How long messages take. A delay is drawn for each message and directed edge, from its address alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from barymesh.checks import as_floats, real_number
+from barymesh.errors import OptionError
+from barymesh.network.topology import Network
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+CATEGORICAL, UNIFORM, LOG_NORMAL, TRACE = range(4)
+
+
+@dataclass(frozen=True)
+class DelayTable:
+    """A delay in the form the compiled code reads.
+
+    ``offset (edges,)`` is added to every draw. The draw is, by kind: ``values[k]`` with probability ``levels[k] -
+    levels[k-1]``; uniform between ``values[0]`` and ``values[1]``; ``values[0] exp(values[1] z)``; or the recorded
+    ``values[first[e]:first[e] + count[e]]`` in turn.
+    """
+
+    kind: int
+    values: Floats
+    levels: Floats
+    offset: Floats
+    first: Indices
+    count: Indices
+    least: float
+    most: float
+
+
+class Delay(ABC):
+    """The time from sending a message to having it, in seconds."""
+
+    @abstractmethod
+    def table(self, network: Network) -> DelayTable:
+        """The delays of all directed edges, in the order of ``network.neighbours``: receiver by receiver."""
+
+
+@dataclass(frozen=True)
+class Categorical(Delay):
+    """One of ``values`` seconds, equally likely unless ``probabilities`` are given. The default is the paper's."""
+
+    values: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
+    probabilities: tuple[float, ...] | None = None
+
+    def table(self, network: Network) -> DelayTable:
+        values = _seconds(self.values, "The values of a categorical delay")
+        shares = np.full(values.size, 1 / values.size)
+        if self.probabilities is not None:
+            shares = as_floats(self.probabilities, "The probabilities of a categorical delay", OptionError)
+            if shares.shape != values.shape or not (shares >= 0).all() or not abs(shares.sum() - 1) < 1e-9:
+                raise OptionError(
+                    f"The probabilities of a categorical delay are {self.probabilities}; give one for each of the "
+                    f"{values.size} values, not negative, with sum 1."
+                )
+        kept = shares > 0
+        levels = np.cumsum(shares[kept])
+        levels[-1] = 1.0
+        return _table(network, CATEGORICAL, values[kept], levels, float(values[kept].min()), float(values[kept].max()))
+
+
+@dataclass(frozen=True)
+class Constant(Delay):
+    """Always the same number of seconds."""
+
+    seconds: float = 0.2
+
+    def table(self, network: Network) -> DelayTable:
+        return Categorical((self.seconds,)).table(network)
+
+
+@dataclass(frozen=True)
+class Uniform(Delay):
+    """Uniform between ``low`` and ``high`` seconds."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def table(self, network: Network) -> DelayTable:
+        ends = _seconds((self.low, self.high), "The ends of a uniform delay")
+        if ends[0] > ends[1]:
+            raise OptionError(f"A uniform delay has low={self.low} above high={self.high}; swap them.")
+        return _table(network, UNIFORM, ends, np.empty(0), float(ends[0]), float(ends[1]))
+
+
+@dataclass(frozen=True)
+class LogNormal(Delay):
+    """``median * exp(sigma z)`` seconds with z standard normal: mostly near the median, sometimes far above."""
+
+    median: float = 0.4
+    sigma: float = 0.5
+
+    def table(self, network: Network) -> DelayTable:
+        values = _seconds((self.median, self.sigma), "The median and sigma of a log-normal delay")
+        return _table(network, LOG_NORMAL, values, np.empty(0), 0.0, np.inf)
+
+
+@dataclass(frozen=True)
+class PerEdge(Delay):
+    """A delay for each link: ``seconds`` is a matrix ``(m, m)`` (sender, receiver), or a mapping from pairs; links that
+    are not named take ``default``. ``jitter`` is a further delay added to each message."""
+
+    seconds: ArrayLike | Mapping[tuple[int, int], float]
+    default: float = 0.2
+    jitter: Delay = field(default_factory=lambda: Constant(0.0))
+
+    def table(self, network: Network) -> DelayTable:
+        base = self.jitter.table(network)
+        receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
+        sender = network.neighbours
+        if isinstance(self.seconds, Mapping):
+            default = real_number(self.default)
+            pairs = {**{(b, a): value for (a, b), value in self.seconds.items()}, **self.seconds}
+            known = set(zip(sender.tolist(), receiver.tolist(), strict=True))
+            strangers = [pair for pair in self.seconds if pair not in known]
+            if strangers:
+                raise OptionError(f"A delay is given for {strangers[0]}, which is not an edge of the network.")
+            offset = np.array(
+                [pairs.get(pair, default) for pair in zip(sender.tolist(), receiver.tolist(), strict=True)]
+            )
+        else:
+            matrix = as_floats(self.seconds, "The delays per edge", OptionError)
+            if matrix.shape != (network.size, network.size):
+                raise OptionError(
+                    f"The delays per edge have shape {matrix.shape}; the network has {network.size} nodes, so "
+                    f"({network.size}, {network.size}) is needed."
+                )
+            offset = matrix[sender, receiver]
+        offset = _seconds(offset, "The delays per edge") + base.offset
+        return DelayTable(
+            base.kind, base.values, base.levels, offset, base.first, base.count,
+            base.least + float(offset.min() if offset.size else 0.0), base.most + float(offset.max(initial=0.0)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trace(Delay):
+    """Recorded delays, in seconds: used in turn by every edge from a place of its own, over and over. A mapping from
+    (sender, receiver) to recordings gives each named edge its own; a path names a file with one delay a line."""
+
+    seconds: ArrayLike | Mapping[tuple[int, int], ArrayLike] | Path
+
+    def table(self, network: Network) -> DelayTable:
+        edges = network.neighbours.size
+        receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
+        if isinstance(self.seconds, Mapping):
+            records = {pair: _seconds(np.asarray(part), f"The trace of {pair}") for pair, part in self.seconds.items()}
+            pairs = list(zip(network.neighbours.tolist(), receiver.tolist(), strict=True))
+            missing = [pair for pair in pairs if pair not in records]
+            if missing:
+                raise OptionError(f"There is no recorded delay from node {missing[0][0]} to node {missing[0][1]}.")
+            values = np.concatenate([records[pair] for pair in pairs] or [np.empty(0)])
+            count = np.array([records[pair].size for pair in pairs], dtype=np.intp)
+            first = np.cumsum(count) - count
+        else:
+            source = self.seconds
+            if isinstance(source, str | Path):
+                try:
+                    source = np.loadtxt(source, ndmin=1, delimiter=",", usecols=-1)
+                except (OSError, ValueError) as error:
+                    raise OptionError(
+                        f"The trace {self.seconds} cannot be read as one delay a line: {error}."
+                    ) from error
+            values = _seconds(source, "The recorded delays")
+            first, count = np.zeros(edges, dtype=np.intp), np.full(edges, values.size, dtype=np.intp)
+        table = _table(network, TRACE, values, np.empty(0), float(values.min()), float(values.max()))
+        return DelayTable(
+            table.kind, table.values, table.levels, table.offset, first, count, table.least, table.most
+        )  # fmt: skip
+
+
+def _table(network: Network, kind: int, values: Floats, levels: Floats, least: float, most: float) -> DelayTable:
+    nothing = np.zeros(0, dtype=np.intp)
+    return DelayTable(kind, values, levels, np.zeros(network.neighbours.size), nothing, nothing, least, most)
+
+
+def _seconds(values: ArrayLike, what: str) -> Floats:
+    """Finite, not negative, at least one."""
+    seconds = np.atleast_1d(as_floats(values, what, OptionError))
+    if seconds.size == 0:
+        raise OptionError(f"{what}: there are none; give at least one.")
+    bad = ~(np.isfinite(seconds) & (seconds >= 0))
+    if bad.any():
+        raise OptionError(f"{what}: {seconds[bad][0]} is not a finite number of seconds, 0 or more.")
+    return seconds
+
+
+DELAYS: dict[str, type[Delay]] = {
+    "categorical": Categorical,
+    "constant": Constant,
+    "uniform": Uniform,
+    "lognormal": LogNormal,
+    "per_edge": PerEdge,
+    "trace": Trace,
+}

@@ -1,0 +1,1 @@
+"""The algorithms: pure state machines on a batch of nodes. Engines run them."""

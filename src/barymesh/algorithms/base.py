@@ -1,0 +1,104 @@
+"""What an algorithm is: a pure state machine on a batch of nodes. No clock, no network, no file; engines have those."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Nodes that act now, each once.
+
+    ``nodes (b,)``; ``numbers (b,)``: how often each has acted before; ``steps (b,)``: how many activations there were
+    before in the whole network.
+    """
+
+    nodes: Indices
+    numbers: NDArray[np.int64]
+    steps: NDArray[np.int64]
+
+
+class State:
+    """Base of the states: dataclasses of arrays of fixed shape, first axis the node."""
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def restored(cls, stored: dict[str, NDArray[Any]]) -> Any:
+        """The state that ``saved`` gave."""
+        return cls(**{name: value.copy() for name, value in stored.items()})
+
+
+S = TypeVar("S", bound=State)
+
+
+class Algorithm(ABC, Generic[S]):
+    """An asynchronous algorithm. ``width`` numbers make a message; a newer message of a node replaces an older one.
+
+    ``conserves``: whether the duals stay feasible, ``sum_i w_i lam_i = 0``, whatever happens.
+    """
+
+    name: str
+    width: int
+    conserves: bool
+
+    @abstractmethod
+    def start(self) -> S:
+        """All nodes as they begin."""
+
+    @abstractmethod
+    def first_messages(self, state: S) -> Floats:
+        """``(m, width)``: what every node has told its neighbours before time 0."""
+
+    @abstractmethod
+    def activate(self, state: S, batch: Batch, totals: Floats, heard: NDArray[np.int64]) -> Floats:
+        """Let the nodes of the batch act: change their rows of the state, and return their messages ``(b, width)``.
+
+        ``totals (b, width)`` are the sums of the newest messages received, from ``heard (b,)`` neighbours.
+        """
+
+    @abstractmethod
+    def reset(self, state: S, node: int) -> None:
+        """The node forgets everything and begins again."""
+
+    @abstractmethod
+    def duals(self, state: S, steps: int) -> Floats:
+        """``lam (m, n)`` after so many activations in all."""
+
+
+class Rounds(ABC, Generic[S]):
+    """A synchronous algorithm: all nodes send, everybody waits for everything, all nodes update."""
+
+    name: str
+    width: int
+    conserves: bool
+
+    @abstractmethod
+    def start(self) -> S:
+        """All nodes as they begin."""
+
+    @abstractmethod
+    def messages(self, state: S) -> Floats:
+        """``(m, width)``: what every node sends in this round."""
+
+    @abstractmethod
+    def update(self, state: S, sent: Floats, totals: Floats) -> None:
+        """End the round: ``totals (m, width)`` are the sums of the neighbours' messages, ``sent`` the node's own."""
+
+    @abstractmethod
+    def reset(self, state: S, node: int) -> None:
+        """The node forgets everything and begins again."""
+
+    @abstractmethod
+    def duals(self, state: S, steps: int) -> Floats:
+        """``lam (m, n)``."""

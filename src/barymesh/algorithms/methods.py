@@ -1,0 +1,91 @@
+"""The methods a user can name, and how each is set up for a problem and a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.algorithms.a2dwb import A2DWB
+from barymesh.algorithms.base import Algorithm, Rounds
+from barymesh.algorithms.dcwb import DCWB
+from barymesh.algorithms.gradients import ExactGradients, Gradients, SampledGradients
+from barymesh.algorithms.steps import growing_batch, practical_step, theoretical_step
+from barymesh.algorithms.theta import ThetaSequence
+from barymesh.checks import real_number, whole_number
+from barymesh.errors import OptionError
+from barymesh.named import build_named
+from barymesh.network.topology import Network
+from barymesh.problem import Problem
+
+METHODS = ("dcwb", "a2dwb", "a2dwb_naive")
+
+
+@dataclass(frozen=True)
+class GrowingBatch:
+    """The paper's growing mini-batches, for accuracy ``epsilon`` of the dual objective (of the sum over the nodes)."""
+
+    epsilon: float
+
+
+Batch = int | str | GrowingBatch
+
+
+def build_algorithm(
+    method: str, problem: Problem, network: Network, *, step: float | str | None, batch: Batch, staleness: int
+) -> Algorithm[Any] | Rounds[Any]:
+    """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
+    activations of the network that a message may be late, for the theory."""
+    if method not in METHODS:
+        raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(METHODS)}.")
+    length = choose_step(step, problem, network, staleness)
+    gradients = _gradients(batch, problem, network)
+    if method == "dcwb":
+        return DCWB(problem, network, gradients, length)
+    return A2DWB(problem, network, gradients, length, naive=method == "a2dwb_naive")
+
+
+def smoothness(problem: Problem, network: Network) -> float:
+    """``L = lambda_max(W) / reg`` of the network's dual; unequal weights raise it by ``1 / (m min w)``."""
+    unequal = 1.0 / (network.size * float(problem.weights.min()))
+    return max(network.lambda_max, 1e-12) * unequal / problem.reg
+
+
+def choose_step(step: float | str | None, problem: Problem, network: Network, staleness: int) -> float:
+    """The step asked for, the one the theory allows, or the practical default 1/L."""
+    if step is None:
+        return practical_step(1.0, smoothness(problem, network))
+    if step == "theory":
+        return theoretical_step(smoothness(problem, network), staleness, network.size)
+    number = real_number(step)
+    if number is None or number <= 0:
+        raise OptionError(f'step is {step!r}; give a positive number, "theory", or leave it out for the default.')
+    return number
+
+
+def _gradients(batch: Batch, problem: Problem, network: Network) -> Gradients:
+    if isinstance(batch, str) and batch == "exact":
+        return ExactGradients(problem)
+    if isinstance(batch, str):
+        batch = build_named(batch, {"growing": GrowingBatch}, "batch rule", OptionError)
+    if isinstance(batch, GrowingBatch):
+        return SampledGradients(problem, _growing(batch.epsilon, problem, network))
+    size = whole_number("batch", batch, 1)
+    return SampledGradients(problem, lambda steps: np.full(steps.size, size, dtype=np.int64))
+
+
+def _growing(epsilon: float, problem: Problem, network: Network) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    thetas = ThetaSequence(network.size)
+    constant = smoothness(problem, network)
+    variance = float(network.degrees.sum())
+
+    def sizes(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        return growing_batch(
+            thetas.at(steps + 1), epsilon=epsilon, variance=variance, smoothness=constant, blocks=network.size
+        )
+
+    sizes(np.zeros(1, dtype=np.int64))
+    return sizes

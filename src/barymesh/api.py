@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barymesh.exact.solver import State
 
 METHODS = ("sinkhorn",)
+NETWORK_METHODS = ("dcwb", "a2dwb", "a2dwb_naive")
 
 
 def barycenter(
@@ -40,8 +41,9 @@ def barycenter(
     samples: int = 1000,
     precision: str = "float64",
     start: Result | None = None,
-    callback: Callable[[State], bool | None] | None = None,
+    callback: Callable[[Any], bool | None] | None = None,
     progress: bool | None = None,
+    **running: Any,
 ) -> Result:
     """The entropic Wasserstein barycenter of the measures: the ``weights`` on ``support`` that minimise ``sum_i w_i
     W_reg(weights, mu_i)``.
@@ -64,12 +66,16 @@ def barycenter(
     cost
         ``"sqeuclidean"`` (default), ``"euclidean"``, any metric of ``scipy.spatial.distance``, a function ``(support,
         atoms) -> matrix``, or, for histograms, a matrix ``(n, N)``.
+    network
+        Who talks to whom, if the measures are to stay with their nodes: a name with or without arguments (``"cycle"``,
+        ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of
+        edges. The run is simulated in virtual time.
     method
         ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
-        plain one must.
+        plain one must. On a network: ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous).
     max_iter, tol
         Stop once the measures' own estimates agree with the barycenter to ``tol`` (mean L1 distance), or after
-        ``max_iter`` iterations.
+        ``max_iter`` iterations. Without a network only.
     seed, samples
         Measures that can only be sampled are replaced by ``samples`` draws; they depend on (seed, node) alone.
     precision
@@ -77,9 +83,38 @@ def barycenter(
     start
         A previous Result on the same measures and support, to continue from.
     callback
-        Called with a ``State`` after every iteration; return True to stop.
+        Called with a ``State`` after every iteration, or with the ``Simulation`` after every record; return True to
+        stop.
     progress
         Show progress on the terminal; by default only if there is one.
+
+    Other Parameters
+    ----------------
+    duration : float
+        Virtual seconds to run (60). These and the following are for runs on a network.
+    delays : Delay or str
+        How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
+        ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``, or an object of ``barymesh.network``.
+    schedule : Schedule or str
+        When nodes act: ``"windowed"`` (the paper's), ``"poisson:rate=5"``, ``"periodic:period=0.2,jitter=0.1"``; the
+        last two take ``slow_share=0.1,slowdown=10`` for stragglers.
+    faults : list
+        ``"loss:probability=0.2"``, ``"duplication:probability=0.1"``, ``"reordering:probability=0.1,extra=1"``,
+        ``"sleep:node=3,start=10,stop=20"``, ``"crash:node=3,start=10,stop=20,memory=false"``,
+        ``"link_down:first=0,second=1,start=5,stop=9"``, or the objects of ``barymesh.network``.
+    step : float or "theory"
+        Step size; by default ``reg / lambda_max`` of the network's Laplacian, which no theorem covers with stale
+        messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
+    batch : int, "exact" or GrowingBatch
+        Samples drawn for each gradient (10), all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``.
+    record_every : float
+        Virtual seconds between rows of ``result.history`` (1).
+    reference : bool or array
+        The true barycenter to compare with in the columns ``tv`` and ``gap``: computed if True.
+    snapshots : bool
+        Keep some nodes' estimates at every record, for ``result.animate``.
+    checkpoint : path, resume : bool
+        Write the whole state of the run there at its end or on Ctrl-C; go on from it.
 
     Returns
     -------
@@ -87,10 +122,7 @@ def barycenter(
         Always; ``result.success`` tells whether the tolerance was reached, ``result.gap`` certifies the objective.
         Ctrl-C returns the best result so far, with status INTERRUPTED.
     """
-    if network is not None:
-        raise OptionError(f"network={network!r}: this version computes on one machine; leave network out.")
-    if method not in METHODS:
-        raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
+    _check_method(method, network, running, start)
     max_iter = whole_number("max_iter", max_iter, 1)
     tolerance = real_number(tol)
     if tolerance is None or tolerance < 0:
@@ -112,7 +144,42 @@ def barycenter(
     asked = isinstance(support, str) and support == "auto"
     if problem.support.reason and (showing or asked):
         print(f"Support: {problem.support.reason}.", file=sys.stderr)
+    if network is not None:
+        from barymesh.network import as_network
+        from barymesh.simulate import Options, simulate
+
+        who = as_network(network, len(problem.measures), problem.seed)
+        return simulate(problem, who, Options(method=method, **running), callback=callback, progress=showing)
     return solve_problem(problem, max_iter=max_iter, tol=tolerance, start=start, callback=callback, progress=showing)
+
+
+# the options of a run on a network; see barymesh.simulate.Options
+RUNNING = (
+    "duration", "delays", "schedule", "faults", "step", "batch", "record_every", "reference", "snapshots", "checkpoint",
+    "resume",
+)  # fmt: skip
+
+
+def _check_method(method: str, network: Any, running: dict[str, Any], start: Result | None) -> None:
+    strangers = [name for name in running if name not in RUNNING]
+    if strangers:
+        raise TypeError(f"barycenter() got an unexpected keyword argument {strangers[0]!r}")
+    if method not in METHODS + NETWORK_METHODS:
+        raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(METHODS + NETWORK_METHODS)}.")
+    if network is None:
+        if method in NETWORK_METHODS:
+            raise OptionError(f"The method {method!r} runs on a network; give one, such as network='erdos_renyi'.")
+        if running:
+            raise OptionError(f"{next(iter(running))}= is for runs on a network; give network=, or leave it out.")
+    elif method not in NETWORK_METHODS:
+        raise OptionError(
+            f"The method {method!r} does not run on a network; choose one of {', '.join(NETWORK_METHODS)}, or leave "
+            "network out."
+        )
+    elif start is not None:
+        raise OptionError(
+            "start= is for the solver without a network; to go on with a run use checkpoint= and resume=."
+        )
 
 
 def solve_problem(

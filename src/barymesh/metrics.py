@@ -25,3 +25,10 @@ def consensus_error(node_weights: Floats, p: Floats, weights: Floats) -> float:
 def total_variation(node_weights: Floats, p: Floats) -> float:
     """The mean over the nodes of ``|p_i - p|_1 / 2``."""
     return float(0.5 * np.abs(np.atleast_2d(node_weights) - p).sum(axis=1).mean())
+
+
+def consensus_distance(node_weights: Floats, edges: NDArray[np.intp]) -> float:
+    """``|sqrt(W) p|^2 = sum over the edges (i, j) of |p_i - p_j|^2``: the paper's consensus distance."""
+    from barymesh.metrics_kernels import squared_differences
+
+    return float(squared_differences(np.ascontiguousarray(node_weights), edges).sum())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from barymesh.errors import FileError
 from barymesh.grid import Grid
 from barymesh.history import History
+from barymesh.network.topology import Network
 from barymesh.safe_write import replacing
 from barymesh.status import Status
 from barymesh.support import Support
@@ -32,7 +33,8 @@ class Result:
     ``duals (m, n)``: the potentials behind it. ``value``: the objective ``sum_i w_i W_i(weights)``, certified to be
     within ``gap`` of the best there is. ``consensus``: how far the nodes' estimates are from the barycenter (mean L1).
     ``feasibility``: how far the duals are from summing to zero. ``messages`` and ``bytes``: what the network carried (0
-    without a network).
+    without a network). ``seconds``: the time taken, of which ``recording_seconds`` went into measuring the history.
+    ``network``: who talked to whom; ``snapshots (records, nodes, n)``: estimates of some nodes over time, if asked for.
     """
 
     weights: Floats
@@ -51,11 +53,14 @@ class Result:
     history: History = field(default_factory=lambda: History({}))
     messages: int = 0
     bytes: int = 0
+    recording_seconds: float = 0.0
+    network: Network | None = None
+    snapshots: NDArray[np.float32] | None = None
 
     @property
     def success(self) -> bool:
-        """Whether the tolerance asked for was reached."""
-        return self.status is Status.CONVERGED
+        """Whether the tolerance asked for was reached, or the duration asked for was run."""
+        return self.status in (Status.CONVERGED, Status.FINISHED)
 
     @property
     def message(self) -> str:

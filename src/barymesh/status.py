@@ -10,6 +10,7 @@ class Status(Enum):
 
     CONVERGED = "Converged: the nodes agree to the tolerance asked for."
     MAX_ITERATIONS = "Stopped at the largest number of iterations allowed, before reaching the tolerance."
+    FINISHED = "Ran for the duration asked for."
     STOPPED = "Stopped by the callback."
     INTERRUPTED = "Interrupted; this is the best result so far."
 

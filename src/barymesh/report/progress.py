@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from barymesh.engines.simulation import Simulation
     from barymesh.exact.solver import State
 
 Callback = Callable[["State"], bool | None]
@@ -46,3 +47,23 @@ def _share(first: float, error: float, tol: float, iteration: int, max_iter: int
     if tol > 0 and first > tol and error > 0:
         return min(1.0, max(0.0, math.log(first / error) / math.log(first / tol)))
     return iteration / max_iter
+
+
+@contextmanager
+def following_time(
+    duration: float, title: str, callback: Callable[[Simulation], bool | None] | None
+) -> Iterator[Callable[[Simulation], bool | None]]:
+    """The same for a run in virtual time: the bar measures virtual seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(title), BarColumn(), TextColumn("{task.fields[detail]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
+        task = bar.add_task(title, total=duration, detail="preparing")
+
+        def watch(simulation: Simulation) -> bool | None:
+            detail = f"{simulation.now:.4g} of {duration:.4g} virtual seconds, {simulation.activations:,} activations"
+            bar.update(task, completed=min(simulation.now, duration), detail=detail)
+            return callback(simulation) if callback else None
+
+        yield watch

@@ -1,0 +1,231 @@
+"""The simulated mail between nodes: what each has received by when, without keeping a vector for an edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh import memory
+from barymesh.engines import mail_kernels as kernels
+from barymesh.network.delays import Delay
+from barymesh.network.faults import FaultTable
+from barymesh.network.topology import Network
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# the row of the pool that stands for no message at all; it stays zero
+NOWHERE = 0
+FIRST_RING = 16
+# a ring holds so many times the messages on their way, so that it seldom needs to be settled
+ROOM = 8
+# by how much the pool is larger than what is in use, so that rows are seldom collected
+SPARE_ROWS = 1.5
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the activations of a slab found: activation a received the rows ``slots[starts[a]:starts[a+1]]``, and its
+    own message, the node's ``numbers[a]``-th, goes into row ``own[a]``. Activations of one ``level`` do not depend on
+    one another."""
+
+    numbers: NDArray[np.int64]
+    starts: Indices
+    slots: NDArray[np.int32]
+    own: NDArray[np.int32]
+    level: Indices
+    levels: int
+
+
+class Mail:
+    """Messages of ``width`` numbers on a network with delays and faults; ``seed`` decides the fate of every one."""
+
+    def __init__(self, network: Network, width: int, delays: Delay, faults: FaultTable, seed: int) -> None:
+        self.network, self.width, self.faults = network, width, faults
+        edges, size = network.neighbours.size, network.size
+        self.columns = -(-width // kernels.LANES) * kernels.LANES
+        self.offsets = network.offsets
+        self.neighbours = network.neighbours.astype(np.int32)
+        table = delays.table(network)
+        # a shade less than the least delay, so that rounding never hides a message that has just arrived
+        self.least = table.least * (1 - 1e-12)
+        self.delay = (table.kind, table.values, table.levels, table.offset, table.first, table.count)
+        self.fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
+        self.names: NDArray[np.uint64] = np.empty(edges, dtype=np.uint64)
+        receiver = np.repeat(np.arange(size), np.diff(network.offsets))
+        kernels.name_edges(np.uint64(seed % 2**64), network.neighbours, receiver, self.names)
+        self.held_number: NDArray[np.int32] = np.full(edges, -1, dtype=np.int32)
+        self.held_slot: NDArray[np.int32] = np.zeros(edges, dtype=np.int32)
+        self.since = np.zeros(size)
+        self.acted: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self._make_rings(FIRST_RING)
+        self.pool: Floats = np.zeros((1, self.columns))
+        self.free: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self.sent_since_settled = 0
+        self.messages = 0
+
+    def _make_rings(self, length: int) -> None:
+        size = self.network.size
+        self.ring_time: Floats = np.zeros((size, length))
+        self.ring_slot: NDArray[np.int32] = np.zeros((size, length), dtype=np.int32)
+        self.place_of: NDArray[np.int32] = np.zeros((size, length), dtype=np.int32)
+
+    def hand_out(self, messages: Floats) -> None:
+        """Give everybody the first message ``(m, width)`` of all its neighbours, as before time 0."""
+        rows = self._take(self.network.size, 0.0)
+        kernels.deposit(rows, messages, self.pool)
+        self.held_slot[:] = rows[self.network.neighbours]
+        self.messages += self.network.neighbours.size
+
+    def look(self, nodes: Indices, times: Floats, now: float) -> Found:
+        """What these activations, in the order of time and later than any before, find in their mail.
+
+        ``now``: the time up to which all earlier ones have been carried out.
+        """
+        count = nodes.size
+        order = np.argsort(nodes, kind="stable")
+        group = np.concatenate([[0], np.flatnonzero(np.diff(nodes[order])) + 1, [count]]) if count else np.zeros(1, int)
+        repeats = np.diff(group)
+        most = int(repeats.max(initial=0))
+        if self.sent_since_settled + most > self.ring_time.shape[1] // 2:
+            self._settle(now, most)
+        own = self._take(count, now)
+        rank = np.arange(count) - np.repeat(group[:-1], repeats)
+        number = np.empty(count, dtype=np.int64)
+        number[order] = self.acted[nodes[order]] + rank
+        cell = number & (self.ring_time.shape[1] - 1)
+        self.ring_time[nodes, cell] = times
+        self.ring_slot[nodes, cell] = own
+        newest = self.acted - 1
+        np.maximum.at(newest, nodes, number)
+        degrees = np.diff(self.offsets)[nodes]
+        starts = np.concatenate([[0], np.cumsum(degrees)])
+        numbers, slots = np.empty(int(starts[-1]), dtype=np.int32), np.empty(int(starts[-1]), dtype=np.int32)
+        kernels.look(
+            order, group, nodes, times, starts, self.offsets, self.neighbours, self.names, newest,
+            self.sent_since_settled + most, self.ring_time, self.ring_slot, self.held_number, self.held_slot,
+            self.since, *self.delay, self.least, *self.fate, self.faults.touches_messages, numbers, slots,
+        )  # fmt: skip
+        level = np.zeros(count, dtype=np.intp)
+        levels = 1 if count else 0
+        if count and times[0] + self.least <= times[-1]:
+            self.place_of[nodes, cell] = np.arange(count)
+            levels = kernels.levels_of(
+                nodes, starts, self.offsets, self.neighbours, self.acted, self.place_of, numbers, level
+            )
+        elif most > 1:
+            level[order] = rank
+            levels = most
+        self.acted += np.bincount(nodes, minlength=self.network.size)
+        self.sent_since_settled += most
+        self.messages += int(starts[-1])
+        if self.faults.rates[1] > 0:
+            self.messages += kernels.count_copies(
+                self.names, self.offsets, self.network.reverse, nodes, number, self.faults.rates[1]
+            )
+        return Found(number, starts, slots, own, level, levels)
+
+    def receive(self, found: Found, batch: Indices) -> tuple[Floats, NDArray[np.int64]]:
+        """Sums ``(b, width)`` of the newest messages that the activations ``batch`` received, and from how many
+        neighbours they came."""
+        totals, heard = np.empty((batch.size, self.width)), np.empty(batch.size, dtype=np.int64)
+        kernels.receive(batch, found.starts, found.slots, self.pool, NOWHERE, totals, heard)
+        return totals, heard
+
+    def send(self, found: Found, batch: Indices, messages: Floats) -> None:
+        """Hand in the messages ``(b, width)`` of the activations ``batch``."""
+        kernels.deposit(found.own[batch], messages, self.pool)
+
+    def round(self, number: int, start: float) -> tuple[float, int]:
+        """Everybody sends its message ``number`` to all neighbours at time ``start`` or as soon as it can: when the
+        last one has arrived, and how many were sent."""
+        end, sent = kernels.round_end(
+            number, start, self.offsets, self.neighbours, self.names, *self.delay, *self.fate,
+            self.faults.idle, self.faults.idle_first,
+        )  # fmt: skip
+        return float(end), int(sent)
+
+    def exchange(self, messages: Floats) -> Floats:
+        """The sums ``(m, width)`` of the neighbours' messages ``(m, width)``, all received."""
+        size = self.network.size
+        if len(self.pool) <= size:
+            self.pool = np.zeros((size + 1, self.columns))
+        kernels.deposit(np.arange(1, size + 1), messages, self.pool)
+        totals, heard = np.empty((size, self.width)), np.empty(size, dtype=np.int64)
+        kernels.receive(
+            np.arange(size), self.offsets, self.neighbours + np.int32(1), self.pool, NOWHERE, totals, heard
+        )  # fmt: skip
+        return totals
+
+    def forget(self, node: int, time: float) -> None:
+        """The node loses all it ever received; of each neighbour it takes only messages newer than those."""
+        self._settle(time, 0)
+        self.held_slot[self.offsets[node] : self.offsets[node + 1]] = NOWHERE
+        self.since[node] = time
+
+    def _take(self, count: int, now: float) -> NDArray[np.int32]:
+        """Free rows of the pool."""
+        if self.free.size < count:
+            used = self._settle(now, 0)
+            self.free = np.flatnonzero(~used).astype(np.int32)
+            if self.free.size < count + SPARE_ROWS * used.sum() / 3:
+                wanted = int(SPARE_ROWS * (used.sum() + count)) + 1
+                memory.require(
+                    8 * (wanted + len(self.pool)) * self.columns,
+                    f"Keeping the last messages of {self.network.size} nodes, {self.width} numbers each,",
+                    "Use a smaller network or support, or shorter delays.",
+                )
+                pool = np.zeros((max(wanted, len(self.pool)), self.columns))
+                pool[: len(self.pool)] = self.pool
+                self.free = np.concatenate([self.free, np.arange(len(self.pool), len(pool), dtype=np.int32)])
+                self.pool = pool
+        rows, self.free = self.free[:count], self.free[count:]
+        return rows
+
+    def _settle(self, now: float, coming: int) -> NDArray[np.bool_]:
+        """Bring every edge up to date, so that rings may turn; returns which rows of the pool are needed.
+
+        The rings grow until they hold every message on its way and as many to come.
+        """
+        used = np.zeros(len(self.pool), dtype=bool)
+        used[NOWHERE] = True
+        oldest = kernels.settle(
+            now, self.offsets, self.neighbours, self.names, self.acted, self.sent_since_settled,
+            self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay, *self.fate, used,
+        )  # fmt: skip
+        self.sent_since_settled = oldest
+        length = self.ring_time.shape[1]
+        wanted = length
+        while ROOM * (oldest + max(coming, 1)) > wanted:
+            wanted *= 2
+        if wanted > length:
+            self._grow(wanted)
+        return used
+
+    def _grow(self, length: int) -> None:
+        times, slots = self.ring_time, self.ring_slot
+        old = times.shape[1]
+        self._make_rings(length)
+        nodes = np.arange(self.network.size)
+        for back in range(1, old + 1):
+            number = self.acted - back
+            there = number >= 0
+            self.ring_time[nodes[there], number[there] & (length - 1)] = times[nodes[there], number[there] & (old - 1)]
+            self.ring_slot[nodes[there], number[there] & (length - 1)] = slots[nodes[there], number[there] & (old - 1)]
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """All that changes, as arrays."""
+        counts = np.array([self.sent_since_settled, self.messages])
+        names = ("held_number", "held_slot", "since", "acted", "ring_time", "ring_slot", "pool", "free")
+        return {**{name: getattr(self, name) for name in names}, "counts": counts}
+
+    def restore(self, stored: dict[str, NDArray[Any]]) -> None:
+        """Go on from what ``saved`` gave."""
+        stored = dict(stored)
+        self.sent_since_settled, self.messages = map(int, stored.pop("counts"))
+        for name, value in stored.items():
+            setattr(self, name, value.copy())
+        self.place_of = np.zeros(self.ring_slot.shape, dtype=np.int32)

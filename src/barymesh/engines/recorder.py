@@ -1,0 +1,92 @@
+"""What a run leaves behind: the metrics at chosen virtual times, measured with the exact oracle from outside."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import NumericalError
+from barymesh.history import History
+from barymesh.metrics import consensus_distance, feasibility_residual, total_variation
+from barymesh.network.topology import Network
+from barymesh.oracle import build_oracle
+from barymesh.problem import PRECISIONS, Problem
+
+Floats = NDArray[np.float64]
+
+COLUMNS = ("time", "dual_objective", "consensus", "feasibility", "tv", "gap", "activations", "messages", "bytes")
+# nodes whose estimates are kept for pictures and animations
+MOST_PICTURED = 64
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The true barycenter, ``weights (n,)``, and ``optimum``, the dual objective there."""
+
+    weights: Floats
+    optimum: float
+
+
+class Recorder:
+    """Measures the state of a run, now and then.
+
+    ``seconds`` is the time this took, apart from the algorithm's own. ``snapshots``: the estimates of some nodes at
+    every record, if asked for.
+    """
+
+    def __init__(self, problem: Problem, network: Network, reference: Reference | None, snapshots: bool) -> None:
+        self.problem, self.network, self.reference = problem, network, reference
+        self.oracle = build_oracle(
+            problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision]
+        )
+        self.rows: list[tuple[float, ...]] = []
+        self.pictured = (
+            np.unique(np.linspace(0, network.size - 1, MOST_PICTURED).astype(np.intp)) if snapshots else None
+        )
+        self.snapshots: list[NDArray[np.float32]] = []
+        self.seconds = 0.0
+
+    def record(self, now: float, duals: Floats, activations: int, messages: int, width: int) -> None:
+        """Measure the duals ``(m, n)`` at time ``now``."""
+        began = time.perf_counter()
+        values, p = self.oracle.value_and_gradient(duals)
+        objective = float(self.problem.weights @ values)
+        if not (np.isfinite(objective) and np.isfinite(p).all()):
+            raise NumericalError(
+                f"The duals are no longer finite numbers at time {now:.6g}. The step is too large: give a smaller one, "
+                "or leave it out."
+            )
+        known = self.reference
+        self.rows.append(
+            (
+                now,
+                objective,
+                consensus_distance(p, self.network.edges),
+                feasibility_residual(duals, self.problem.weights),
+                np.nan if known is None else total_variation(p, known.weights),
+                np.nan if known is None else objective - known.optimum,
+                activations,
+                messages,
+                8.0 * messages * width,
+            )
+        )
+        if self.pictured is not None:
+            self.snapshots.append(p[self.pictured].astype(np.float32))
+        self.seconds += time.perf_counter() - began
+
+    @property
+    def history(self) -> History:
+        """All records, as named columns; without a reference there is no ``tv`` and no ``gap``."""
+        table = np.array(self.rows, dtype=float).reshape(-1, len(COLUMNS))
+        columns = {name: table[:, k] for k, name in enumerate(COLUMNS)}
+        if self.reference is None:
+            del columns["tv"], columns["gap"]
+        return History(columns)
+
+    @property
+    def kept_snapshots(self) -> NDArray[np.float32] | None:
+        """``(records, nodes, n)``, or None if they were not asked for."""
+        return np.array(self.snapshots) if self.pictured is not None else None

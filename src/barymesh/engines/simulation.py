@@ -1,0 +1,321 @@
+"""Virtual time on one machine: any algorithm on any network, delays, schedule and faults; repeatable to the last bit.
+
+Activations are taken from the schedule in slabs. Who receives what by when does not depend on the algorithm's numbers,
+so it is worked out first; then activations that do not depend on one another run as one batch. That is exact: every
+node computes what it would compute if events were carried out one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.algorithms.base import Algorithm, Batch, Floats, Rounds, S, State
+from barymesh.engines import mail_kernels
+from barymesh.engines.mail import Mail
+from barymesh.engines.recorder import Recorder
+from barymesh.errors import FileError
+from barymesh.interrupt import interruptible
+from barymesh.network.delays import Delay
+from barymesh.network.faults import FaultTable
+from barymesh.network.schedules import Schedule, Slab
+from barymesh.network.topology import Network
+from barymesh.safe_write import replacing
+
+# activations worked out together: enough to fill batches, few enough to stay in memory
+SLAB_ACTIVATIONS = 4096
+FORMAT = 1
+
+
+class Simulation(ABC):
+    """A run in virtual time. ``run(until)`` may be called again and again; ``save`` and ``restore`` keep everything.
+
+    ``fingerprint`` describes the run; a file of another run is refused.
+    """
+
+    state: State
+    steps: int
+    now: float
+
+    def __init__(self, network: Network, recorder: Recorder, record_every: float, fingerprint: str) -> None:
+        self.network, self.recorder, self.record_every = network, recorder, record_every
+        self.fingerprint = fingerprint
+        self.seconds = 0.0
+        self.activations = 0
+        self.records = 0
+        self.now = 0.0
+        self.steps = 0
+
+    @property
+    @abstractmethod
+    def messages(self) -> int:
+        """Messages sent so far, copies included."""
+
+    @abstractmethod
+    def duals(self) -> Floats:
+        """``lam (m, n)`` now."""
+
+    @abstractmethod
+    def _advance(self, until: float) -> None:
+        """Carry on to ``until``, or a little less: ``now`` tells."""
+
+    @abstractmethod
+    def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """All that changes, as named groups of arrays."""
+
+    @abstractmethod
+    def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
+        """Go on from what ``_parts`` gave."""
+
+    def run(self, until: float, callback: Callable[[Simulation], bool | None] | None = None) -> str:
+        """Run to virtual time ``until``, recording on the way. Ctrl-C stops after the slab at hand.
+
+        ``callback`` is called after every record; True stops the run. Returns "finished", "stopped" or "interrupted".
+        """
+        with interruptible() as interrupted:
+            while True:
+                due = self.records * self.record_every
+                if due <= self.now:
+                    self.recorder.record(self.now, self.duals(), self.activations, self.messages, self.width)
+                    self.records += 1
+                    if callback is not None and callback(self):
+                        return "stopped"
+                    continue
+                if self.now >= until:
+                    return "finished"
+                if interrupted():
+                    return "interrupted"
+                began = time.perf_counter()
+                self._advance(min(due, until))
+                self.seconds += time.perf_counter() - began
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Numbers in a message."""
+
+    @property
+    @abstractmethod
+    def conserves(self) -> bool:
+        """Whether the algorithm keeps the duals feasible."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything needed to go on, replacing an old file only when the new one is complete."""
+        target = Path(path)
+        header = {"format": FORMAT, "fingerprint": self.fingerprint}
+        numbers = [self.now, self.steps, self.activations, self.records, self.seconds, self.recorder.seconds]
+        parts = {f"{group}.{name}": array for group, part in self._parts().items() for name, array in part.items()}
+        with replacing(target) as file:
+            np.savez(
+                file,
+                header=np.array(json.dumps(header)),
+                numbers=np.array(numbers),
+                rows=np.array(self.recorder.rows, dtype=float),
+                snapshots=np.array(self.recorder.snapshots),
+                **parts,  # type: ignore[arg-type]
+            )
+        return target
+
+    def restore(self, path: str | Path) -> None:
+        """Go on from what ``save`` wrote, as if there had been no break."""
+        try:
+            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            header = json.loads(str(arrays.pop("header")))
+            numbers, rows, snapshots = (arrays.pop(name) for name in ("numbers", "rows", "snapshots"))
+        except FileNotFoundError as error:
+            raise FileError(f"There is no saved run {path}.") from error
+        except Exception as error:  # zipfile, zlib, json and missing fields share no base
+            raise FileError(f"{path} is damaged, or not a saved run of barymesh ({error}).") from error
+        if header.get("format") != FORMAT:
+            raise FileError(f"{path} has run format {header.get('format')}; this version reads format {FORMAT}.")
+        if header["fingerprint"] != self.fingerprint:
+            raise FileError(
+                f"{path} is another run: it was saved with\n  {header['fingerprint']}\nand this one has\n  "
+                f"{self.fingerprint}"
+            )
+        parts: dict[str, dict[str, NDArray[Any]]] = {}
+        for name, array in arrays.items():
+            group, _, field = name.partition(".")
+            parts.setdefault(group, {})[field] = array
+        self.now, self.seconds = float(numbers[0]), float(numbers[4])
+        self.steps, self.activations, self.records = (int(k) for k in numbers[1:4])
+        self.recorder.seconds = float(numbers[5])
+        self.recorder.rows = [tuple(row) for row in rows.tolist()]
+        self.recorder.snapshots = list(snapshots)
+        self._rebuild(parts)
+
+
+class AsynchronousSimulation(Simulation, Generic[S]):
+    """Nodes act when the schedule says so, on whatever they have received by then."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[S],
+        network: Network,
+        recorder: Recorder,
+        *,
+        delays: Delay,
+        schedule: Schedule,
+        faults: FaultTable,
+        seed: int,
+        record_every: float,
+        fingerprint: str = "",
+    ) -> None:
+        super().__init__(network, recorder, record_every, fingerprint)
+        self.algorithm, self.faults = algorithm, faults
+        self.mail = Mail(network, algorithm.width, delays, faults, seed)
+        self.clock = schedule.clock(network.size, seed)
+        self.state: S = algorithm.start()
+        self.mail.hand_out(algorithm.first_messages(self.state))
+        self.slab = Slab(np.empty(0, dtype=np.intp), np.empty(0), 0.0)
+        # how far ahead the schedule is drawn: within the least delay no message can arrive
+        usual = SLAB_ACTIVATIONS / self.clock.rate
+        self.ahead = min(self.mail.least, usual) if self.mail.least > 0 else usual
+        self.resets_done = 0
+
+    @property
+    def messages(self) -> int:
+        return self.mail.messages
+
+    @property
+    def width(self) -> int:
+        return self.algorithm.width
+
+    @property
+    def conserves(self) -> bool:
+        return self.algorithm.conserves
+
+    def duals(self) -> Floats:
+        return self.algorithm.duals(self.state, self.steps)
+
+    def _advance(self, until: float) -> None:
+        resets = self.faults.resets
+        if self.resets_done < len(resets):
+            when, node = resets[self.resets_done]
+            if when <= self.now:
+                self.algorithm.reset(self.state, node)
+                self.mail.forget(node, when)
+                self.resets_done += 1
+                return
+            until = min(until, when)
+        if self.slab.times.size == 0 and self.slab.end < until:
+            self.slab = self.clock.next_slab(self.ahead)
+        count = int(np.searchsorted(self.slab.times, until, side="left"))
+        count = min(count, SLAB_ACTIVATIONS)
+        nodes, times = self.slab.nodes[:count], self.slab.times[:count]
+        self.slab = Slab(self.slab.nodes[count:], self.slab.times[count:], self.slab.end)
+        steps = self.steps + np.arange(count)
+        self.steps += count
+        awake = ~mail_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
+        if not awake.all():
+            nodes, times, steps = nodes[awake], times[awake], steps[awake]
+        if nodes.size:
+            self._carry_out(nodes, times, steps)
+        self.now = min(until, self.slab.end) if self.slab.times.size == 0 else min(until, float(self.slab.times[0]))
+
+    def _carry_out(self, nodes: NDArray[np.intp], times: Floats, steps: NDArray[np.int64]) -> None:
+        found = self.mail.look(nodes, times, self.now)
+        everything = np.arange(nodes.size)
+        for level in range(found.levels):
+            batch = everything if found.levels == 1 else np.flatnonzero(found.level == level)
+            totals, heard = self.mail.receive(found, batch)
+            some = Batch(nodes[batch], found.numbers[batch], steps[batch])
+            self.mail.send(found, batch, self.algorithm.activate(self.state, some, totals, heard))
+        self.activations += nodes.size
+
+    def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
+        slab: dict[str, NDArray[Any]] = {
+            "nodes": self.slab.nodes, "times": self.slab.times, "end": np.array(self.slab.end),
+            "resets": np.array(self.resets_done),
+        }  # fmt: skip
+        return {"state": self.state.saved(), "mail": self.mail.saved(), "clock": self.clock.state, "slab": slab}
+
+    def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
+        self.state = type(self.state).restored(parts["state"])
+        self.mail.restore(parts["mail"])
+        self.clock.state = {name: array.copy() for name, array in parts["clock"].items()}
+        slab: dict[str, Any] = parts["slab"]
+        self.slab = Slab(slab["nodes"], slab["times"], float(slab["end"]))
+        self.resets_done = int(slab["resets"])
+
+
+class SynchronousSimulation(Simulation, Generic[S]):
+    """Everybody waits for everybody: a round lasts as long as its slowest message.
+
+    A lost message is sent again, after as long as it would have taken; nodes that sleep or are down, and links that are
+    cut, are waited for.
+    """
+
+    def __init__(
+        self,
+        algorithm: Rounds[S],
+        network: Network,
+        recorder: Recorder,
+        *,
+        delays: Delay,
+        faults: FaultTable,
+        seed: int,
+        record_every: float,
+        fingerprint: str = "",
+    ) -> None:
+        super().__init__(network, recorder, record_every, fingerprint)
+        self.algorithm, self.faults = algorithm, faults
+        self.mail = Mail(network, algorithm.width, delays, faults, seed)
+        self.state: S = algorithm.start()
+        self.round_ends = -1.0
+        self.resets_done = 0
+        self.sent = 0
+
+    @property
+    def messages(self) -> int:
+        return self.sent
+
+    @property
+    def width(self) -> int:
+        return self.algorithm.width
+
+    @property
+    def conserves(self) -> bool:
+        return self.algorithm.conserves
+
+    def duals(self) -> Floats:
+        return self.algorithm.duals(self.state, self.steps)
+
+    def _advance(self, until: float) -> None:
+        if self.round_ends < 0:
+            self.round_ends, count = self.mail.round(self.steps, self.now)
+            self.sent += count
+        resets = self.faults.resets
+        due = resets[self.resets_done][0] if self.resets_done < len(resets) else np.inf
+        if due <= min(self.round_ends, until):
+            self.algorithm.reset(self.state, resets[self.resets_done][1])
+            self.resets_done += 1
+            self.now = max(self.now, due)
+            return
+        if self.round_ends > until:
+            self.now = until
+            return
+        sent = self.algorithm.messages(self.state)
+        self.algorithm.update(self.state, sent, self.mail.exchange(sent))
+        self.now, self.round_ends = self.round_ends, -1.0
+        self.steps += 1
+        self.activations += self.network.size
+
+    def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
+        return {
+            "state": self.state.saved(),
+            "rounds": {"ends": np.array([self.round_ends, self.resets_done, self.sent])},
+        }
+
+    def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
+        self.state = type(self.state).restored(parts["state"])
+        ends: Any = parts["rounds"]["ends"]
+        self.round_ends, self.resets_done, self.sent = float(ends[0]), int(ends[1]), int(ends[2])

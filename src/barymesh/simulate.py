@@ -1,0 +1,240 @@
+"""One run of a method on a network in virtual time, from options to Result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from barymesh.algorithms.base import Algorithm
+from barymesh.algorithms.methods import Batch, build_algorithm
+from barymesh.checks import as_floats, real_number
+from barymesh.engines.recorder import Recorder, Reference
+from barymesh.engines.simulation import AsynchronousSimulation, Simulation, SynchronousSimulation
+from barymesh.errors import DriftWarning, OptionError
+from barymesh.exact import certify, solve
+from barymesh.metrics import consensus_error, feasibility_residual
+from barymesh.named import build_named
+from barymesh.network.delays import DELAYS, Categorical, Delay
+from barymesh.network.faults import FAULTS, Fault, fault_table
+from barymesh.network.schedules import SCHEDULES, Schedule, Windowed
+from barymesh.network.topology import Network
+from barymesh.problem import Problem
+from barymesh.result import Result
+from barymesh.status import Status
+
+# how closely the reference is computed
+REFERENCE_TOL, REFERENCE_ITERATIONS = 1e-9, 20_000
+STATUS = {"finished": Status.FINISHED, "stopped": Status.STOPPED, "interrupted": Status.INTERRUPTED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run a method on a network; see ``barymesh.barycenter`` for what each means."""
+
+    method: str
+    duration: float = 60.0
+    delays: Delay | str = field(default_factory=Categorical)
+    schedule: Schedule | str = field(default_factory=Windowed)
+    faults: tuple[Fault | str, ...] = ()
+    step: float | str | None = None
+    batch: Batch = 10
+    record_every: float = 1.0
+    reference: Any = False
+    snapshots: bool = False
+    checkpoint: str | Path | None = None
+    resume: bool = False
+
+    def checked(self) -> Options:
+        """The same with texts read and numbers checked."""
+        for name in ("duration", "record_every"):
+            value = real_number(getattr(self, name))
+            if value is None or value <= 0:
+                raise OptionError(
+                    f"{name} is {getattr(self, name)!r}; it must be a positive number of virtual seconds."
+                )
+        if self.resume and self.checkpoint is None:
+            raise OptionError("resume=True needs checkpoint=, the file to go on from.")
+        return Options(
+            **{
+                **self.__dict__,
+                "delays": _named(self.delays, DELAYS, Delay, "delay"),
+                "schedule": _named(self.schedule, SCHEDULES, Schedule, "schedule"),
+                "faults": tuple(_named(fault, FAULTS, object, "fault") for fault in _listed(self.faults)),
+            }
+        )
+
+
+def simulate(
+    problem: Problem,
+    network: Network,
+    options: Options,
+    *,
+    callback: Callable[[Simulation], bool | None] | None = None,
+    progress: bool = False,
+) -> Result:
+    """Run in virtual time, record on the way, and certify what comes out."""
+    from barymesh.report.progress import following_time
+
+    options = options.checked()
+    began = time.perf_counter()
+    recorder = Recorder(problem, network, _reference(options.reference, problem), options.snapshots)
+    simulation = build_simulation(problem, network, options, recorder)
+    if options.resume and options.checkpoint is not None:
+        simulation.restore(options.checkpoint)
+    with following_time(options.duration, options.method, callback) if progress else nullcontext(callback) as watch:
+        ending = simulation.run(options.duration, watch)
+    if options.checkpoint is not None:
+        simulation.save(options.checkpoint)
+    return _result(problem, network, options, simulation, STATUS[ending], time.perf_counter() - began)
+
+
+def build_simulation(problem: Problem, network: Network, options: Options, recorder: Recorder) -> Simulation:
+    """The engine for checked options, at time 0."""
+    assert isinstance(options.delays, Delay)
+    assert isinstance(options.schedule, Schedule)
+    faults = fault_table([fault for fault in options.faults if not isinstance(fault, str)], network)
+    late = options.delays.table(network).most * options.schedule.clock(network.size, problem.seed).rate
+    algorithm = build_algorithm(
+        options.method,
+        problem,
+        network,
+        step=options.step,
+        batch=options.batch,
+        staleness=int(min(np.ceil(late), 2**31)),
+    )
+    common: dict[str, Any] = {
+        "delays": options.delays,
+        "faults": faults,
+        "seed": problem.seed,
+        "record_every": options.record_every,
+        "fingerprint": _fingerprint(problem, network, options),
+    }
+    if isinstance(algorithm, Algorithm):
+        return AsynchronousSimulation(algorithm, network, recorder, schedule=options.schedule, **common)
+    return SynchronousSimulation(algorithm, network, recorder, **common)
+
+
+def exact_reference(problem: Problem) -> Reference:
+    """The true barycenter, from the centralised solver."""
+    from barymesh.oracle import build_oracle
+
+    oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
+    found = solve(oracle, problem.weights, max_iter=REFERENCE_ITERATIONS, tol=REFERENCE_TOL)
+    return Reference(found.p, problem.reg * found.dual)
+
+
+def _reference(wanted: Any, problem: Problem) -> Reference | None:
+    if isinstance(wanted, Reference) or wanted is None:
+        return wanted
+    if isinstance(wanted, bool | np.bool_):
+        return exact_reference(problem) if wanted else None
+    weights = as_floats(wanted, "The reference", OptionError)
+    if weights.shape != (problem.support.size,) or not abs(weights.sum() - 1) < 1e-6 or (weights < 0).any():
+        raise OptionError(
+            f"The reference must be True, or the {problem.support.size} weights of a measure on the support, with "
+            f"sum 1; it has shape {weights.shape} and sum {weights.sum():.6g}."
+        )
+    return Reference(weights, _optimum(problem, weights))
+
+
+def _optimum(problem: Problem, weights: ArrayLike) -> float:
+    """``-sum_i w_i W_i(weights)``: what the dual objective would be at the optimum if these were the barycenter.
+
+    Node by node, Sinkhorn in the dual: ``lam_i += reg (log weights - log p_i(lam_i))``.
+    """
+    from barymesh.oracle import build_oracle
+
+    oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
+    target = np.asarray(weights, dtype=float)
+    log_target = np.log(np.maximum(target, np.finfo(float).tiny))
+    x = np.zeros((oracle.count, oracle.size))
+    for _ in range(REFERENCE_ITERATIONS):
+        value, log_p = oracle.evaluate(x)
+        change = log_target - log_p
+        error = float((problem.weights @ np.abs(np.exp(log_p) - target)).sum())
+        if error <= REFERENCE_TOL:
+            break
+        x += change
+    return problem.reg * float(problem.weights @ (value - x @ target))
+
+
+def _result(
+    problem: Problem, network: Network, options: Options, simulation: Simulation, status: Status, seconds: float
+) -> Result:
+    duals = simulation.duals()
+    oracle = simulation.recorder.oracle
+    # bounds hold for feasible duals only
+    x = (duals - problem.weights @ duals) / problem.reg
+    _, log_p = oracle.evaluate(x)
+    node_weights = oracle.value_and_gradient(duals)[1]
+    p = problem.weights @ node_weights
+    p = p / p.sum()
+    bounds = certify(oracle, problem.weights, x, log_p, p, problem.largest_cost())
+    feasibility = feasibility_residual(duals, problem.weights)
+    if not simulation.conserves:
+        warnings.warn(
+            f"{options.method} does not keep the sum of the duals: its nodes drift to a measure that is not the "
+            f"barycenter. The feasibility residual is now {feasibility:.3g}, and only 0 is right. "
+            "See docs/explanation/errata.md.",
+            DriftWarning,
+            stacklevel=4,
+        )
+    return Result(
+        weights=p,
+        support=problem.support,
+        node_weights=node_weights,
+        duals=duals,
+        value=bounds.upper,
+        gap=bounds.gap,
+        consensus=consensus_error(node_weights, p, problem.weights),
+        feasibility=feasibility,
+        reg=problem.reg,
+        method=options.method,
+        status=status,
+        iterations=simulation.activations,
+        seconds=seconds,
+        history=simulation.recorder.history,
+        messages=simulation.messages,
+        bytes=8 * simulation.messages * simulation.width,
+        network=network,
+        snapshots=simulation.recorder.kept_snapshots,
+        recording_seconds=simulation.recorder.seconds,
+    )
+
+
+def _named(value: Any, known: dict[str, Any], kind: type, what: str) -> Any:
+    if isinstance(value, str):
+        return build_named(value, known, what, OptionError)
+    if not isinstance(value, kind):
+        raise OptionError(f"{value!r} is no {what}; give one of {', '.join(known)}, by name or as an object.")
+    return value
+
+
+def _listed(faults: Any) -> Iterable[Any]:
+    return faults if isinstance(faults, list | tuple) else (faults,)
+
+
+def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
+    """What two runs must share so that one can go on where the other stopped."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (problem.support.points, problem.weights, network.edges):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    for atoms in problem.atoms:
+        digest.update(atoms.points.tobytes() + atoms.weights.tobytes())
+    facts = {
+        "data": digest.hexdigest(), "network": network.name, "reg": problem.reg, "seed": problem.seed,
+        "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
+        "faults": repr(options.faults), "step": options.step, "batch": repr(options.batch),
+        "record_every": options.record_every, "snapshots": options.snapshots,
+    }  # fmt: skip
+    return json.dumps(facts)

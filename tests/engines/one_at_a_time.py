@@ -1,0 +1,71 @@
+"""The same simulation in the plainest way: a queue of events, one at a time, and a letter box for every edge."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from barymesh.algorithms.base import Batch
+from barymesh.engines import mail_kernels
+
+RESET, ARRIVAL, ACTIVATION, LATE_ARRIVAL = range(4)
+
+
+def run(algorithm, network, *, delays, schedule, faults, seed, duration):
+    """The state after all activations before ``duration``, and the number of messages sent."""
+    table = delays.table(network)
+    delay = (table.kind, table.values, table.levels, table.offset, table.first, table.count)
+    fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
+    receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
+    names = np.empty(receiver.size, dtype=np.uint64)
+    mail_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
+
+    state = algorithm.start()
+    first = algorithm.first_messages(state)
+    box = [(-1, first[j]) for j in network.neighbours]
+    acted = np.zeros(network.size, dtype=np.int64)
+    messages = network.neighbours.size
+
+    events, serial = [], 0
+    clock, step, end = schedule.clock(network.size, seed), 0, 0.0
+    while end < duration:
+        slab = clock.next_slab(0.37)
+        end = slab.end
+        for node, time in zip(slab.nodes, slab.times, strict=True):
+            events.append((time, ACTIVATION, step, int(node), None, None))
+            step += 1
+    events += [(time, RESET, k, node, None, None) for k, (time, node) in enumerate(faults.resets)]
+    heapq.heapify(events)
+    while events and events[0][0] < duration:
+        now, kind, which, node, number, vector = heapq.heappop(events)
+        if kind == RESET:
+            algorithm.reset(state, node)
+            for e in range(network.offsets[node], network.offsets[node + 1]):
+                box[e] = (box[e][0], None)
+        elif kind == ACTIVATION:
+            if mail_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]:
+                continue
+            totals, heard = np.zeros(algorithm.width), 0
+            for e in range(network.offsets[node], network.offsets[node + 1]):
+                if box[e][1] is not None:
+                    totals = totals + box[e][1]
+                    heard += 1
+            batch = Batch(np.array([node]), acted[[node]], np.array([which]))
+            sent = algorithm.activate(state, batch, totals[None], np.array([heard]))[0].copy()
+            for out in range(network.offsets[node], network.offsets[node + 1]):
+                e, to = int(network.reverse[out]), int(network.neighbours[out])
+                time = mail_kernels.arrival(names[e], e, acted[node], now, to, *delay, *fate)
+                serial += 1
+                if time < mail_kernels.NEVER:
+                    order = LATE_ARRIVAL if time == now else ARRIVAL
+                    heapq.heappush(events, (time, order, serial, e, int(acted[node]), sent))
+            messages += network.offsets[node + 1] - network.offsets[node]
+            if faults.rates[1] > 0:
+                messages += mail_kernels.count_copies(
+                    names, network.offsets, network.reverse, np.array([node]), acted[[node]], faults.rates[1]
+                )
+            acted[node] += 1
+        elif number > box[node][0]:
+            box[node] = (number, vector)
+    return state, int(messages)

@@ -1,0 +1,179 @@
+"""The batched simulation is, to the last bit, the one that takes one event at a time; and it can stop and go on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import barymesh as bm
+from barymesh.algorithms.methods import build_algorithm
+from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulation import AsynchronousSimulation
+from barymesh.network import as_network
+from barymesh.network.delays import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
+from barymesh.network.faults import Crash, Duplication, LinkDown, Loss, Reordering, Sleep, fault_table
+from barymesh.network.schedules import Periodic, Poisson, Windowed
+from barymesh.problem import Problem
+from tests.engines import one_at_a_time
+
+NETWORKS = ["complete", "cycle", "star", "path", "erdos_renyi:p=0.6", "tree"]
+DELAYS = {
+    "the paper's": Categorical(),
+    "uneven": Categorical((0.1, 0.9), (0.8, 0.2)),
+    "constant": Constant(0.3),
+    "none": Constant(0.0),
+    "uniform": Uniform(0.0, 0.7),
+    "lognormal": LogNormal(0.3, 1.0),
+    "per edge": PerEdge({(0, 1): 0.05}, default=0.4, jitter=Uniform(0.0, 0.1)),
+    "trace": Trace([0.1, 0.5, 0.2, 1.3]),
+}
+SCHEDULES = {
+    "windowed": Windowed(0.2),
+    "poisson": Poisson(4.0),
+    "stragglers": Poisson(6.0, slow_share=0.4),
+    "periodic": Periodic(0.25, 0.3),
+    "in step": Periodic(0.25, 0.0, slow_share=0.3, slowdown=3),
+}
+FAULTS = {
+    "none": (),
+    "loss": (Loss(0.4),),
+    "duplication": (Duplication(0.5),),
+    "reordering": (Reordering(0.5, 1.5),),
+    "sleep": (Sleep(1, 0.7, 2.1),),
+    "crash": (Crash(0, 0.5, 1.8), Crash(2, 1.0, 1.4)),
+    "amnesia": (Crash(0, 0.5, 1.8, memory=False), Crash(1, 2.0, 2.2, memory=False)),
+    "link down": (LinkDown(0, 1, 0.3, 2.5),),
+    "everything": (
+        Loss(0.2), Duplication(0.2), Reordering(0.3, 0.8), Sleep(1, 0.4, 1.5), Crash(2, 1.0, 2.0, memory=False),
+        Crash(0, 2.0), LinkDown(0, 1, 1.2, 3.0),
+    ),
+}  # fmt: skip
+
+
+def small_problem(size, seed=0):
+    rng = np.random.default_rng(seed)
+    kinds = [
+        bm.Gaussian(rng.normal(), 0.3), bm.Empirical(rng.normal(size=(7, 1))),
+        bm.Mixture.of_gaussians(rng.normal(size=2), [0.2, 0.4]),
+    ]  # fmt: skip
+    return Problem.create([kinds[k % 3] for k in range(size)], np.linspace(-2, 2, 11), reg=0.2, seed=seed)
+
+
+def simulation(problem, network, options, method="a2dwb", record_every=1e6, batch=2):
+    algorithm = build_algorithm(method, problem, network, step=None, batch=batch, staleness=0)
+    recorder = Recorder(problem, network, None, False)
+    return AsynchronousSimulation(algorithm, network, recorder, record_every=record_every, **options)
+
+
+def assert_same(first, second):
+    for name, value in first.saved().items():
+        np.testing.assert_array_equal(second.saved()[name], value, err_msg=name)
+
+
+@given(
+    size=st.integers(3, 7),
+    network=st.sampled_from(NETWORKS),
+    delays=st.sampled_from(sorted(DELAYS)),
+    schedule=st.sampled_from(sorted(SCHEDULES)),
+    faults=st.sampled_from(sorted(FAULTS)),
+    method=st.sampled_from(["a2dwb", "a2dwb_naive"]),
+    batch=st.sampled_from([2, "exact"]),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=100)
+def test_batched_is_one_at_a_time(size, network, delays, schedule, faults, method, batch, seed):
+    problem = small_problem(size, seed)
+    graph = as_network(network, size, seed)
+    if graph.neighbours[graph.offsets[0] : graph.offsets[1]][0] != 1 and "link" in repr(FAULTS[faults]).lower():
+        faults = "loss"
+    if delays == "per edge" and graph.neighbours[graph.offsets[0]] != 1:
+        delays = "uniform"
+    options = {
+        "delays": DELAYS[delays], "schedule": SCHEDULES[schedule], "faults": fault_table(FAULTS[faults], graph),
+        "seed": seed,
+    }  # fmt: skip
+    batched = simulation(problem, graph, options, method, batch=batch)
+    # in two parts, so that slabs are cut in odd places
+    batched.run(1.37)
+    batched.run(3.1)
+    algorithm = build_algorithm(method, problem, graph, step=None, batch=batch, staleness=0)
+    state, messages = one_at_a_time.run(algorithm, graph, duration=3.1, **options)
+    assert_same(state, batched.state)
+    assert batched.messages == messages
+    assert batched.activations > 0
+
+
+@pytest.mark.parametrize("schedule", sorted(SCHEDULES))
+@pytest.mark.parametrize("delays", sorted(DELAYS))
+def test_every_schedule_with_every_delay_and_all_faults(schedule, delays):
+    """So that none is left out by chance; long enough for rings and pool to turn over many times."""
+    problem, graph = small_problem(5), as_network("complete", 5)
+    options = {
+        "delays": DELAYS[delays], "schedule": SCHEDULES[schedule],
+        "faults": fault_table(FAULTS["everything"], graph), "seed": 3,
+    }  # fmt: skip
+    batched = simulation(problem, graph, options)
+    batched.run(12.0)
+    algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=2, staleness=0)
+    state, messages = one_at_a_time.run(algorithm, graph, duration=12.0, **options)
+    assert_same(state, batched.state)
+    assert batched.messages == messages
+
+
+@pytest.mark.parametrize("delays", ["the paper's", "lognormal"])
+def test_a_larger_network_with_more_neighbours_than_fit_one_block(delays):
+    problem, graph = small_problem(40), as_network("complete", 40)
+    options = {
+        "delays": DELAYS[delays], "schedule": Windowed(), "faults": fault_table([Loss(0.1)], graph), "seed": 1,
+    }  # fmt: skip
+    batched = simulation(problem, graph, options)
+    batched.run(2.5)
+    algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=2, staleness=0)
+    assert_same(one_at_a_time.run(algorithm, graph, duration=2.5, **options)[0], batched.state)
+
+
+def test_records_do_not_change_the_run():
+    problem, graph = small_problem(6), as_network("cycle", 6)
+    options = {"delays": Uniform(0, 0.5), "schedule": Poisson(), "faults": fault_table([], graph), "seed": 0}
+    often, seldom = (simulation(problem, graph, options, record_every=every) for every in (0.03, 1.0))
+    often.run(4.0)
+    seldom.run(4.0)
+    assert_same(often.state, seldom.state)
+    assert len(often.recorder.history) == 134
+    np.testing.assert_allclose(seldom.recorder.history["time"], np.arange(5))
+
+
+@pytest.mark.parametrize("method", ["a2dwb", "a2dwb_naive"])
+def test_saved_and_restored_goes_on_as_if_nothing_had_been(tmp_path, method):
+    problem, graph = small_problem(5), as_network("complete", 5)
+    faults = fault_table([Loss(0.2), Crash(1, 1.0, 2.0, memory=False), Crash(2, 2.2, 2.9, memory=False)], graph)
+    for schedule in (Windowed(), Poisson(7.0)):
+        options = {"delays": LogNormal(0.3, 0.7), "schedule": schedule, "faults": faults, "seed": 5}
+        whole = simulation(problem, graph, options, method, record_every=0.5)
+        whole.run(5.0)
+        part = simulation(problem, graph, options, method, record_every=0.5)
+        part.run(2.03)
+        part.save(tmp_path / "run.npz")
+        later = simulation(problem, graph, options, method, record_every=0.5)
+        later.restore(tmp_path / "run.npz")
+        assert later.now == part.now
+        later.run(5.0)
+        assert_same(whole.state, later.state)
+        for name, column in whole.recorder.history.columns.items():
+            np.testing.assert_array_equal(later.recorder.history[name], column)
+
+
+def test_samples_depend_on_seed_node_and_activation_only():
+    problem = small_problem(6)
+    graph = as_network("cycle", 6)
+    algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=3, staleness=0)
+    lam = np.zeros((6, 11))
+    nodes, activations, steps = np.arange(6), np.full(6, 4), np.arange(6)
+    together = algorithm.gradients.at(lam, nodes, activations, steps)
+    for k in reversed(range(6)):
+        alone = algorithm.gradients.at(lam[:1], nodes[[k]], activations[[k]], steps[[k]])
+        np.testing.assert_array_equal(alone[0], together[k])
+    other = algorithm.gradients.at(lam, nodes, activations + 1, steps)
+    assert (np.abs(other - together).max(axis=1) > 0).all()

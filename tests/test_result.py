@@ -15,6 +15,7 @@ import pytest
 
 import barymesh as bm
 from barymesh.errors import FileError
+from barymesh.network import Network
 
 ARRAYS = ("weights", "node_weights", "duals")
 NUMBERS = ("value", "gap", "consensus", "feasibility", "reg", "iterations", "seconds", "messages", "bytes")
@@ -106,6 +107,73 @@ def test_a_computed_result_survives_saving(tmp_path, result):
     np.testing.assert_array_equal(loaded.image, result.image)
 
 
+def on_network(result, network, **changes):
+    """The result as if its two measures had been on the network."""
+    rng = np.random.default_rng(3)
+    history = bm.History({"time": [0.0, 1.0, 2.5], "consensus": rng.random(3), "feasibility": rng.random(3)})
+    snapshots = rng.random((3, 2, 30)).astype(np.float32)
+    return dataclasses.replace(
+        result, network=network, snapshots=snapshots, history=history, recording_seconds=0.125, **changes
+    )
+
+
+@pytest.mark.parametrize("weights", [None, [0.5]])
+def test_saving_and_loading_keeps_the_network_and_the_snapshots(tmp_path, result, weights):
+    saved = on_network(result, Network(2, [[1, 0]], weights, name="a pair", positions=[[0.0, 1.0], [2.0, 3.0]]))
+    loaded = bm.load(saved.save(tmp_path / "result.npz"))
+    assert repr(loaded.network) == repr(saved.network)
+    np.testing.assert_array_equal(loaded.network.edges, [[0, 1]])
+    np.testing.assert_array_equal(loaded.network.degrees, saved.network.degrees)
+    np.testing.assert_array_equal(loaded.network.positions, [[0.0, 1.0], [2.0, 3.0]])
+    np.testing.assert_array_equal(loaded.snapshots, saved.snapshots)
+    assert loaded.snapshots.dtype == np.float32
+    assert loaded.recording_seconds == 0.125
+    assert loaded.summary() == saved.summary()
+
+
+def test_places_of_nodes_are_kept_once_they_are_worked_out(tmp_path, result):
+    network = Network(2, [[0, 1]])
+    saved = on_network(result, network)
+    with np.load(saved.save(tmp_path / "before.npz")) as stored:
+        assert "network_positions" not in stored.files
+    network.positions  # noqa: B018
+    loaded = bm.load(saved.save(tmp_path / "after.npz"))
+    with np.load(tmp_path / "after.npz") as stored:
+        np.testing.assert_array_equal(stored["network_positions"], network.positions)
+    np.testing.assert_array_equal(loaded.network.positions, network.positions)
+
+
+def test_results_from_before_there_were_networks_are_read(tmp_path, result):
+    path = result.save(tmp_path / "result.npz")
+    with np.load(path) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    header = json.loads(str(arrays["header"]))
+    del header["network"], header["recording_seconds"]
+    np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
+    loaded = bm.load(path)
+    assert loaded.network is None
+    assert loaded.snapshots is None
+    assert loaded.recording_seconds == 0
+    assert loaded.summary() == result.summary()
+
+
+def test_the_summary_of_a_run_on_a_network_has_its_last_figures(result):
+    network = Network(2, [[0, 1]], name="a pair")
+    summary = on_network(result, network).summary()
+    assert summary["network"] == "Network(a pair: 2 nodes, 1 edges)"
+    assert summary["virtual_seconds"] == 2.5
+    assert summary["recording_seconds"] == 0.125
+    assert "tv" not in summary
+    history = {"time": [0.0, 4.0], "tv": [0.5, 0.25], "gap": [1.0, -0.5]}
+    known = dataclasses.replace(result, network=network, history=bm.History(history)).summary()
+    assert (known["virtual_seconds"], known["tv"], known["dual_gap"]) == (4.0, 0.25, -0.5)
+    assert known["gap"] == result.gap
+    history["tv"] = [0.5, np.nan]
+    unknown = dataclasses.replace(result, network=network, history=bm.History(history)).summary()
+    assert "tv" not in unknown
+    json.dumps(unknown, allow_nan=False)
+
+
 def test_the_ending_is_added_and_the_path_returned(tmp_path, result):
     assert result.save(tmp_path / "mean") == tmp_path / "mean.npz"
     assert result.save(str(tmp_path / "mean.v2")) == tmp_path / "mean.v2.npz"
@@ -176,7 +244,7 @@ def test_loading_a_result_that_lost_an_array(tmp_path, result, lost):
     refused(path)
 
 
-@pytest.mark.parametrize("change", [{"status": "FINISHED"}, {"status": None}, {"reason": None}, {"new": 1}])
+@pytest.mark.parametrize("change", [{"status": "DONE"}, {"status": None}, {"reason": None}, {"new": 1}])
 def test_loading_a_result_with_another_header(tmp_path, result, change):
     """None takes a key away."""
     path = result.save(tmp_path / "result.npz")
@@ -265,9 +333,9 @@ def test_there_is_no_image_without_a_grid(rng):
 
 
 @pytest.mark.parametrize("status", bm.Status)
-def test_every_status_is_a_sentence_and_one_is_a_success(result, status):
+def test_every_status_is_a_sentence_and_two_are_a_success(result, status):
     ended = dataclasses.replace(result, status=status)
-    assert ended.success is (status is bm.Status.CONVERGED)
+    assert ended.success is (status.name in ("CONVERGED", "FINISHED"))
     assert ended.message == str(status) == status.value
     assert ended.message[0].isupper()
     assert ended.message.endswith(".")

@@ -5,26 +5,29 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from barymesh import __version__
-from barymesh.errors import BarymeshError, FileError, WeightError
+from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, FileError, OptionError, WeightError
 from barymesh.status import Status
 from barymesh.support_text import HELP as SUPPORT_HELP
 
 if TYPE_CHECKING:
-    from barymesh.config import RunConfig
+    from barymesh.config import ProblemConfig, RunConfig, SimulateConfig
     from barymesh.result import Result
 
 BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 3, 4, 130
+OWN_WARNINGS = (AccuracyWarning, DriftWarning)
 
 EPILOG = (
-    "Exit codes: 0 converged; 2 wrong usage; 3 bad input, nothing was computed; 4 stopped before reaching the "
-    "tolerance, the result was written; "
+    "Exit codes: 0 converged, or ran for the duration asked for; 2 wrong usage; 3 bad input, nothing was computed; 4 "
+    "stopped before reaching the tolerance, or one of several methods failed: the result was written; "
     "130 interrupted, the best result so far was written."
 )
 app = typer.Typer(
@@ -138,40 +141,112 @@ def run(
 
       output = "out"
     """
-    from barymesh.config import read_config
+    from barymesh.config import RunConfig, read_config
 
-    _finish(lambda: _run(read_config(config), config.parent, as_json, quiet), as_json)
+    _finish(lambda: _run(read_config(config, RunConfig), config.parent, as_json, quiet), as_json)
+
+
+@app.command(epilog=EPILOG)
+def simulate(
+    config: Annotated[Path, typer.Argument(help="A TOML file; paths in it are relative to its folder.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run saved in the output folder, to the file's duration.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate a network whose nodes compute the barycenter together, in virtual time.
+
+    The measures stay with their nodes, which talk to their neighbours only. Writes what 'barymesh barycenter' writes,
+    and history.csv, history.png, run.npz (to go on from with --resume) and, if asked for, an animation. Ctrl-C keeps
+    what there is.
+
+    Needed are reg, network, and data or gaussians. The other keys of 'barymesh run' work here too, except tol, max_iter
+    and resume. Further keys: method, duration, delays, schedule, faults, step, batch, record_every, reference,
+    snapshots, animation (true, "gif", "mp4" or "html").
+
+    Example file, 30 normal distributions drawn at random:
+
+      gaussians = {count = 30, mean = [-4, 4], std = [0.1, 0.6], seed = 0}
+
+      reg = 0.1
+
+      support = "100:-5:5"
+
+      network = "erdos_renyi:p=0.2"
+
+      method = "a2dwb"
+
+      duration = 100
+
+      delays = "uniform:low=0.1,high=0.5"
+
+      faults = ["loss:probability=0.1", {kind = "crash", node = 3, start = 10, stop = 20}]
+
+      reference = true
+
+      animation = "gif"
+
+    Examples:
+
+      barymesh simulate network.toml
+
+      barymesh simulate network.toml --resume --json
+    """
+    from barymesh.config import SimulateConfig, read_config
+
+    _finish(lambda: _simulate(read_config(config, SimulateConfig), config, resume, as_json, quiet), as_json)
+
+
+@app.command(epilog=EPILOG)
+def compare(
+    config: Annotated[Path, typer.Argument(help="A TOML file as for 'barymesh simulate'.")],
+    methods: Annotated[
+        str | None, typer.Option(help="Methods joined by commas. Default: the key methods of the file.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate several methods on the same problem and network, and draw them together.
+
+    Writes comparison.png, comparison.csv and summary.json to the output folder, and inside it a folder for each method
+    with what 'barymesh simulate' writes, except run.npz. The true barycenter to compare with is computed once; the key
+    reference = false leaves it out. A method that fails, and Ctrl-C, keep the results of the others.
+
+    Examples:
+
+      barymesh compare network.toml --methods dcwb,a2dwb,a2dwb_naive
+
+      barymesh compare network.toml --json
+    """
+    from barymesh.config import SimulateConfig, known_methods, read_config
+
+    def run() -> int:
+        known = read_config(config, SimulateConfig)
+        named = known.methods if methods is None else known_methods([name.strip() for name in methods.split(",")])
+        if named is None:
+            raise OptionError("Which methods? Give --methods dcwb,a2dwb, or the key methods in the file.")
+        return _compare(known, config.parent, named, as_json, quiet)
+
+    _finish(run, as_json)
 
 
 def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     """Read, compute, write. Returns the exit code."""
     from barymesh.api import barycenter as compute
-    from barymesh.files import read_measures
     from barymesh.output import RESULT, write_outputs
+    from barymesh.report.tables import print_result
     from barymesh.result import Result
-    from barymesh.support_text import parse_support
 
-    folder = base / config.output
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"The output {folder} is a file, not a folder. Choose another with -o.")
-    above = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise FileError(f"The output {folder} cannot be written: {above} is no folder, or forbids it.")
+    folder = _writable(base / config.output)
     start = Result.load(folder / RESULT) if config.resume else None
-    chosen = None if config.support is None else parse_support(config.support, base)
-    measures = read_measures([base / path for path in config.data], kind=config.kind, invert=config.invert)
+    support, measures = _inputs(config, base)
     result = compute(
         measures,
-        chosen,
-        reg=config.reg,
-        relative_reg=config.relative_reg,
-        weights=config.weights,
-        cost=config.cost,
+        support,
+        **config.problem_options(),
         max_iter=config.max_iter,
         tol=config.tol,
-        seed=config.seed,
-        samples=config.samples,
-        precision=config.precision,
         start=start,
         progress=not (quiet or as_json),
     )
@@ -179,33 +254,152 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     if as_json:
         typer.echo(json.dumps({**result.summary(), "files": files}, indent=2))
     else:
-        _tell(result, files)
+        print_result(result, files)
+    return _code(result)
+
+
+def _simulate(config: SimulateConfig, path: Path, resume: bool, as_json: bool, quiet: bool) -> int:
+    """Read, simulate, write. Returns the exit code."""
+    from barymesh.api import barycenter as compute
+    from barymesh.output import CHECKPOINT, write_outputs
+    from barymesh.report.tables import print_result
+
+    folder = _writable(path.parent / config.output)
+    _check_animation(config)
+    support, measures = _inputs(config, path.parent)
+    with _plain_warnings() as said:
+        result = compute(
+            measures,
+            support,
+            **config.problem_options(),
+            **config.running_options(path.parent),
+            network=config.network_from(path.parent),
+            method=config.method,
+            reference=bool(config.reference),
+            checkpoint=folder / CHECKPOINT,
+            resume=resume,
+            progress=not (quiet or as_json),
+        )
+    files = {**write_outputs(result, folder, animation=config.animation), "run": str(folder / CHECKPOINT)}
+    if as_json:
+        typer.echo(json.dumps({**result.summary(), "warnings": said, "files": files}, indent=2))
+    else:
+        _warn(said)
+        print_result(result, files)
+        if result.status is Status.INTERRUPTED:
+            typer.echo(f"To go on: barymesh simulate {path} --resume", err=True)
+    return _code(result)
+
+
+def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bool, quiet: bool) -> int:
+    """Read, simulate method by method, write. Returns the exit code."""
+    from barymesh.network import as_network
+    from barymesh.output import write_comparison, write_outputs
+    from barymesh.problem import Problem
+    from barymesh.report.tables import print_comparison
+    from barymesh.simulate import Options, exact_reference
+    from barymesh.simulate import simulate as run_method
+
+    folder = _writable(base / config.output)
+    _check_animation(config)
+    support, measures = _inputs(config, base)
+    problem = Problem.create(measures, support, **config.problem_options())
+    network = as_network(config.network_from(base), len(problem.measures), problem.seed)
+    options = config.running_options(base)
+    reference = None if config.reference is False else exact_reference(problem)
+    results: dict[str, Result] = {}
+    failures: dict[str, BarymeshError] = {}
+    warned: list[str] = []
+    interrupted = False
+    for method in methods:
+        chosen = Options(method=method, reference=reference, **options)
+        try:
+            with _plain_warnings() as said:
+                result = run_method(problem, network, chosen, progress=not (quiet or as_json))
+            warned += said
+            write_outputs(result, folder / method, animation=config.animation)
+            results[method] = result
+            interrupted = result.status is Status.INTERRUPTED
+        except BarymeshError as error:
+            failures[method] = error
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
+            break
+    if not results:
+        raise next(iter(failures.values()), KeyboardInterrupt())
+    summary = {
+        "methods": {method: result.summary() for method, result in results.items()},
+        "failures": {method: _as_json(failure) for method, failure in failures.items()},
+        "warnings": warned,
+    }
+    files = write_comparison(results, summary, folder)
+    if as_json:
+        typer.echo(json.dumps({**summary, "files": files}, indent=2))
+    else:
+        _warn(warned)
+        for method, failure in failures.items():
+            typer.echo(f"Error: {method}: {failure}", err=True)
+        print_comparison(results, files)
+    if interrupted:
+        return INTERRUPTED
+    return NOT_CONVERGED if failures else 0
+
+
+def _writable(folder: Path) -> Path:
+    """The output folder, refused before the work if nothing can be written there after it."""
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"The output {folder} is a file, not a folder. Choose another with -o, or the key output.")
+    above = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise FileError(f"The output {folder} cannot be written: {above} is no folder, or forbids it.")
+    return folder
+
+
+def _inputs(config: ProblemConfig, base: Path) -> tuple[Any, Any]:
+    """Support and measures."""
+    from barymesh.config import SimulateConfig
+    from barymesh.files import read_measures
+    from barymesh.support_text import parse_support
+
+    support = None if config.support is None else parse_support(config.support, base)
+    if isinstance(config, SimulateConfig) and config.gaussians is not None:
+        return support, config.gaussians.draw()
+    return support, read_measures([base / path for path in config.data or ()], kind=config.kind, invert=config.invert)
+
+
+def _check_animation(config: SimulateConfig) -> None:
+    if config.animation is not None:
+        from barymesh.report.animation import check_kind
+
+        check_kind(Path(f"animation.{config.animation}"))
+
+
+def _code(result: Result) -> int:
     if result.status is Status.INTERRUPTED:
         return INTERRUPTED
     return 0 if result.success else NOT_CONVERGED
 
 
-def _tell(result: Result, files: dict[str, str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+@contextmanager
+def _plain_warnings() -> Iterator[list[str]]:
+    """A list that holds, after the block, the warnings barymesh gave on purpose, as sentences. Others are shown as
+    ever."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        for kind in OWN_WARNINGS:
+            warnings.simplefilter("always", kind)
+        yield said
+    for one in caught:
+        if issubclass(one.category, OWN_WARNINGS):
+            said.append(str(one.message))
+        else:
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
 
-    table = Table(show_header=False, box=None)
-    rows = {
-        "measures": str(result.node_weights.shape[0]),
-        "support": repr(result.support),
-        "reg": f"{result.reg:.6g}",
-        "objective": f"{result.value:.8g}",
-        "certified gap": f"{result.gap:.1e}  (the objective is within this of the best possible)",
-        "iterations": f"{result.iterations} in {result.seconds:.2f} s",
-        "picture": files["picture"],
-        "weights": files["weights"],
-        "everything": files["result"],
-    }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(result.message)
-    console.print(table)
+
+def _warn(said: list[str]) -> None:
+    for sentence in said:
+        typer.echo(f"Warning: {sentence}", err=True)
 
 
 def _numbers(text: str | None) -> list[float] | None:
@@ -223,13 +417,17 @@ def _finish(work: Callable[[], int], as_json: bool) -> NoReturn:
         code = work()
     except BarymeshError as error:
         if as_json:
-            typer.echo(json.dumps({"error": type(error).__name__, "message": str(error)}))
+            typer.echo(json.dumps(_as_json(error)))
         typer.echo(f"Error: {error}", err=True)
         code = BAD_INPUT
     except KeyboardInterrupt:
         typer.echo("Interrupted before there was a result.", err=True)
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _as_json(error: BarymeshError) -> dict[str, str]:
+    return {"error": type(error).__name__, "message": str(error)}
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ class History:
         return f"History({len(self)} rows: {', '.join(self.columns)})"
 
     def plot(self) -> Figure:
-        """Every column against the first."""
+        """Every column against the first; for a run on a network, over virtual time: the dual objective (minus the
+        optimum, if a reference was given), consensus distance, feasibility residual and total variation."""
         from barymesh.report.plots import plot_history
 
         return plot_history(self)

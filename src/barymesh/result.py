@@ -19,6 +19,7 @@ from barymesh.status import Status
 from barymesh.support import Support
 
 if TYPE_CHECKING:
+    from matplotlib.animation import FuncAnimation
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -80,8 +81,27 @@ class Result:
 
         return plot_result(self)
 
+    def animate(self, path: str | Path | None = None, *, frames: int | None = None, fps: int = 10) -> FuncAnimation:
+        """The nodes of the network coming to agree, from ``snapshots``.
+
+        With a ``path`` ending in .gif, .html or .mp4 (which needs ffmpeg) it is written there too. ``frames``: pictures
+        in all, evenly picked (all records, but at most 200); ``fps``: pictures a second.
+        """
+        from barymesh.report.animation import animate, check_kind, save_animation
+
+        if path is not None:
+            check_kind(Path(path))
+        animation = animate(self, frames=frames, fps=fps)
+        if path is not None:
+            save_animation(animation, Path(path), fps)
+        return animation
+
     def summary(self) -> dict[str, Any]:
-        """The numbers of the result as plain Python values."""
+        """The numbers of the result as plain Python values.
+
+        For a run on a network also the last row of its history: ``virtual_seconds``, and with a reference ``tv`` and
+        ``dual_gap``, the dual objective minus the optimum.
+        """
         return {
             "status": self.status.name,
             "message": self.message,
@@ -97,9 +117,22 @@ class Result:
             "feasibility": self.feasibility,
             "iterations": self.iterations,
             "seconds": self.seconds,
+            "recording_seconds": self.recording_seconds,
             "messages": self.messages,
             "bytes": self.bytes,
+            **self._network_summary(),
         }
+
+    def _network_summary(self) -> dict[str, Any]:
+        if self.network is None:
+            return {}
+        names = {"time": "virtual_seconds", "tv": "tv", "gap": "dual_gap"}
+        ends = {
+            name: float(self.history[column][-1])
+            for column, name in names.items()
+            if column in self.history.columns and len(self.history)
+        }
+        return {"network": repr(self.network), **{name: value for name, value in ends.items() if np.isfinite(value)}}
 
     def save(self, path: str | Path) -> Path:
         """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete."""
@@ -113,6 +146,7 @@ class Result:
             "method": self.method,
             "reason": self.support.reason,
             "grid": grid and [grid.shape, grid.lower, grid.upper],
+            "network": self.network and [self.network.size, self.network.name],
         }
         numbers = {
             name: getattr(self, name)
@@ -124,11 +158,13 @@ class Result:
                 "reg",
                 "iterations",
                 "seconds",
+                "recording_seconds",
                 "messages",
                 "bytes",
             )
         }
         columns = {f"history_{name}": column for name, column in self.history.columns.items()}
+        extra = {} if self.snapshots is None else {"snapshots": self.snapshots}
         with replacing(target) as file:
             np.savez_compressed(
                 file,
@@ -137,6 +173,8 @@ class Result:
                 points=self.support.points,
                 node_weights=self.node_weights,
                 duals=self.duals,
+                **_network_arrays(self.network),  # type: ignore[arg-type]
+                **extra,  # type: ignore[arg-type]
                 **columns,  # type: ignore[arg-type]
             )
         return target
@@ -155,10 +193,13 @@ class Result:
             support = (
                 Support.of_grid(Grid(*map(tuple, grid)), reason=reason) if grid else Support(points, reason=reason)
             )
+            who = header.pop("network", None)
+            links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
             history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
             return Result(
                 support=support,
                 status=Status[header.pop("status")],
+                network=who and _stored_network(who, links),
                 history=History({name.removeprefix("history_"): column for name, column in history.items()}),
                 **arrays,
                 **header,
@@ -179,3 +220,17 @@ class Result:
         from barymesh.report.html import result_as_html
 
         return result_as_html(self)
+
+
+def _network_arrays(network: Network | None) -> dict[str, NDArray[Any]]:
+    """What tells a network apart from its size and name; where its nodes are drawn only if that is known already."""
+    if network is None:
+        return {}
+    arrays = {"edges": network.edges, "weights": network.weights, "positions": network.known_positions}
+    return {f"network_{name}": array for name, array in arrays.items() if array is not None}
+
+
+def _stored_network(size_and_name: tuple[int, str], links: dict[str, NDArray[Any]]) -> Network:
+    size, name = size_and_name
+    parts = {part.removeprefix("network_"): array for part, array in links.items()}
+    return Network(size, parts.pop("edges"), name=name, **parts)

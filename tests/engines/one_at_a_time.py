@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 
 from barymesh.algorithms.base import Batch
-from barymesh.engines import mail_kernels
+from barymesh.engines import fate_kernels
 
 RESET, ARRIVAL, ACTIVATION, LATE_ARRIVAL = range(4)
 
@@ -15,11 +15,10 @@ RESET, ARRIVAL, ACTIVATION, LATE_ARRIVAL = range(4)
 def run(algorithm, network, *, delays, schedule, faults, seed, duration):
     """The state after all activations before ``duration``, and the number of messages sent."""
     table = delays.table(network)
-    delay = (table.kind, table.values, table.levels, table.offset, table.first, table.count)
     fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
     receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
     names = np.empty(receiver.size, dtype=np.uint64)
-    mail_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
+    fate_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
 
     state = algorithm.start()
     first = algorithm.first_messages(state)
@@ -44,7 +43,10 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
             for e in range(network.offsets[node], network.offsets[node + 1]):
                 box[e] = (box[e][0], None)
         elif kind == ACTIVATION:
-            if mail_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]:
+            if (
+                faults.idle.size
+                and fate_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]
+            ):
                 continue
             totals, heard = np.zeros(algorithm.width), 0
             for e in range(network.offsets[node], network.offsets[node + 1]):
@@ -55,14 +57,16 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
             sent = algorithm.activate(state, batch, totals[None], np.array([heard]))[0].copy()
             for out in range(network.offsets[node], network.offsets[node + 1]):
                 e, to = int(network.reverse[out]), int(network.neighbours[out])
-                time = mail_kernels.arrival(names[e], e, acted[node], now, to, *delay, *fate)
+                offset = table.offset[e] if table.offset.size else 0.0
+                trace = table.trace[e] if table.trace.size else 0
+                time = fate_kernels.arrival(names[e], e, acted[node], now, to, table.law, trace, offset, *fate)
                 serial += 1
-                if time < mail_kernels.NEVER:
+                if time < fate_kernels.NEVER:
                     order = LATE_ARRIVAL if time == now else ARRIVAL
                     heapq.heappush(events, (time, order, serial, e, int(acted[node]), sent))
             messages += network.offsets[node + 1] - network.offsets[node]
             if faults.rates[1] > 0:
-                messages += mail_kernels.count_copies(
+                messages += fate_kernels.count_copies(
                     names, network.offsets, network.reverse, np.array([node]), acted[[node]], faults.rates[1]
                 )
             acted[node] += 1

@@ -122,12 +122,13 @@ def test_every_schedule_with_every_delay_and_all_faults(schedule, delays):
     assert batched.messages == messages
 
 
-@pytest.mark.parametrize("delays", ["the paper's", "lognormal"])
-def test_a_larger_network_with_more_neighbours_than_fit_one_block(delays):
-    problem, graph = small_problem(40), as_network("complete", 40)
-    options = {
-        "delays": DELAYS[delays], "schedule": Windowed(), "faults": fault_table([Loss(0.1)], graph), "seed": 1,
-    }  # fmt: skip
+@pytest.mark.parametrize("delays", ["the paper's", "uniform", "lognormal"])
+@pytest.mark.parametrize("faults", [(), (Loss(0.1),)])
+@pytest.mark.parametrize("network", ["complete", "star", "erdos_renyi:p=0.7"])
+def test_many_neighbours(network, delays, faults):
+    """Enough of them for the code that takes eight edges at a time, and a few columns of all messages at a time."""
+    problem, graph = small_problem(45), as_network(network, 45)
+    options = {"delays": DELAYS[delays], "schedule": Windowed(), "faults": fault_table(faults, graph), "seed": 1}
     batched = simulation(problem, graph, options)
     batched.run(2.5)
     algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=2, staleness=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barymesh.engines import mail_kernels
+from barymesh.engines import fate_kernels
 from barymesh.errors import OptionError
 from barymesh.network import Constant, Crash, Duplication, LinkDown, Loss, Reordering, Sleep, Uniform, as_network
 from barymesh.network.faults import FOREVER, fault_table
@@ -18,10 +18,11 @@ def arrivals(faults, delay, sent=0.0, count=4000, e=1):
     table, bad = delay.table(PATH), fault_table(faults, PATH)
     receiver = np.repeat(np.arange(3), np.diff(PATH.offsets))
     names = np.empty(receiver.size, dtype=np.uint64)
-    mail_kernels.name_edges(np.uint64(0), PATH.neighbours, receiver, names)
-    parts = (table.kind, table.values, table.levels, table.offset, table.first, table.count)
+    fate_kernels.name_edges(np.uint64(0), PATH.neighbours, receiver, names)
     fate = (bad.rates, bad.deaf, bad.deaf_first, bad.cut, bad.cut_first)
-    return np.array([mail_kernels.arrival(names[e], e, k, sent, int(receiver[e]), *parts, *fate) for k in range(count)])
+    return np.array(
+        [fate_kernels.arrival(names[e], e, k, sent, int(receiver[e]), table.law, 0, 0.0, *fate) for k in range(count)]
+    )
 
 
 def test_losses():
@@ -46,11 +47,11 @@ def test_reordering_holds_some_messages_up():
 def test_a_dead_node_receives_nothing_and_a_cut_link_carries_nothing():
     # edge 1 leads from node 0 to node 1
     crash = [Crash(1, 1.0, 2.0)]
-    assert (arrivals(crash, Constant(0.5), sent=0.4, count=3) == 0.9).all()
+    assert (arrivals(crash, Constant(0.5), sent=0.25, count=3) == 0.75).all()
     assert (arrivals(crash, Constant(0.5), sent=0.6, count=3) == FOREVER).all()
-    assert (arrivals(crash, Constant(0.5), sent=1.7, count=3) == 2.2).all()
+    assert (arrivals(crash, Constant(0.5), sent=1.75, count=3) == 2.25).all()
     down = [LinkDown(1, 0, 1.0, 2.0)]
-    assert (arrivals(down, Constant(0.5), sent=0.9, count=3) == 1.4).all()
+    assert (arrivals(down, Constant(0.5), sent=0.75, count=3) == 1.25).all()
     assert (arrivals(down, Constant(0.5), sent=1.9, count=3) == FOREVER).all()
     assert (arrivals(down, Constant(0.5), sent=1.9, count=3, e=2) < FOREVER).all(), "the other link is not cut"
 
@@ -61,7 +62,7 @@ def test_spans_are_joined_and_resets_sorted():
     np.testing.assert_array_equal(table.idle_first, [0, 2, 2, 3])
     np.testing.assert_allclose(table.deaf, [[4, 6], [0, 1]])
     assert table.resets == [(1.0, 2), (6.0, 0)]
-    idle = mail_kernels.idle(np.array([0, 0, 0, 1]), np.array([1.5, 2.5, 5.9, 1.5]), table.idle, table.idle_first)
+    idle = fate_kernels.idle(np.array([0, 0, 0, 1]), np.array([1.5, 2.5, 5.9, 1.5]), table.idle, table.idle_first)
     assert idle.tolist() == [True, False, True, False]
 
 

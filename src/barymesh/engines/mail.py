@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh import memory
-from barymesh.engines import mail_kernels as kernels
+from barymesh.engines import fate_kernels, mail_kernels as kernels
 from barymesh.network.delays import Delay
 from barymesh.network.faults import FaultTable
+from barymesh.network.ticks import TICKS
 from barymesh.network.topology import Network
 
 Floats = NDArray[np.float64]
@@ -22,8 +23,9 @@ NOWHERE = 0
 FIRST_RING = 16
 # a ring holds so many times the messages on their way, so that it seldom needs to be settled
 ROOM = 8
-# by how much the pool is larger than what is in use, so that rows are seldom collected
-SPARE_ROWS = 1.5
+# how much larger the pool is than what is in use, so that rows are seldom collected: less for a pool of many numbers
+ROOMY, TIGHT = 4.0, 1.5
+MANY_NUMBERS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,19 @@ class Mail:
         edges, size = network.neighbours.size, network.size
         self.columns = -(-width // kernels.LANES) * kernels.LANES
         self.offsets = network.offsets
-        self.neighbours = network.neighbours.astype(np.int32)
+        self.neighbours = network.neighbours.astype(np.uint32)
         table = delays.table(network)
-        # a shade less than the least delay, so that rounding never hides a message that has just arrived
-        self.least = table.least * (1 - 1e-12)
-        self.delay = (table.kind, table.values, table.levels, table.offset, table.first, table.count)
+        self.least, self.most = table.least, table.most
+        self.delay = (table.law, table.offset, table.trace)
+        self.fast = table.simple and not (faults.touches_messages or faults.resets)
+        self.spacing = (
+            np.int32(table.law[2] * TICKS), np.int32(table.law[3] * TICKS), np.uint32(table.law[1])
+        ) if self.fast else ()  # fmt: skip
         self.fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
         self.names: NDArray[np.uint64] = np.empty(edges, dtype=np.uint64)
         receiver = np.repeat(np.arange(size), np.diff(network.offsets))
-        kernels.name_edges(np.uint64(seed % 2**64), network.neighbours, receiver, self.names)
+        fate_kernels.name_edges(np.uint64(seed % 2**64), network.neighbours, receiver, self.names)
+        self.edge_keys = (self.names >> np.uint64(32)).astype(np.uint32)
         self.held_number: NDArray[np.int32] = np.full(edges, -1, dtype=np.int32)
         self.held_slot: NDArray[np.int32] = np.zeros(edges, dtype=np.int32)
         self.since = np.zeros(size)
@@ -86,29 +92,33 @@ class Mail:
         ``now``: the time up to which all earlier ones have been carried out.
         """
         count = nodes.size
-        order = np.argsort(nodes, kind="stable")
-        group = np.concatenate([[0], np.flatnonzero(np.diff(nodes[order])) + 1, [count]]) if count else np.zeros(1, int)
-        repeats = np.diff(group)
-        most = int(repeats.max(initial=0))
+        order, group, number, starts, newest, most = kernels.sort_by_node(nodes, self.acted, self.offsets)
         if self.sent_since_settled + most > self.ring_time.shape[1] // 2:
             self._settle(now, most)
         own = self._take(count, now)
-        rank = np.arange(count) - np.repeat(group[:-1], repeats)
-        number = np.empty(count, dtype=np.int64)
-        number[order] = self.acted[nodes[order]] + rank
         cell = number & (self.ring_time.shape[1] - 1)
         self.ring_time[nodes, cell] = times
         self.ring_slot[nodes, cell] = own
-        newest = self.acted - 1
-        np.maximum.at(newest, nodes, number)
-        degrees = np.diff(self.offsets)[nodes]
-        starts = np.concatenate([[0], np.cumsum(degrees)])
         numbers, slots = np.empty(int(starts[-1]), dtype=np.int32), np.empty(int(starts[-1]), dtype=np.int32)
-        kernels.look(
-            order, group, nodes, times, starts, self.offsets, self.neighbours, self.names, newest,
-            self.sent_since_settled + most, self.ring_time, self.ring_slot, self.held_number, self.held_slot,
-            self.since, *self.delay, self.least, *self.fate, self.faults.touches_messages, numbers, slots,
-        )  # fmt: skip
+        reach = self.sent_since_settled + most
+        if self.fast and count:
+            recent_times = np.empty((reach, self.network.size), dtype=np.int32)
+            recent_keys = np.empty((reach, self.network.size), dtype=np.uint32)
+            base = float(times[0])
+            ages = kernels.recent(
+                newest, reach, self.ring_time, base, -int(self.most * TICKS), recent_times, recent_keys
+            )  # fmt: skip
+            kernels.look_fast(
+                order, group, nodes, times, starts, self.offsets, self.neighbours, self.edge_keys, newest, base, ages,
+                recent_times, recent_keys, *self.spacing, self.held_number, self.held_slot,
+                self.ring_slot, numbers, slots,
+            )  # fmt: skip
+        else:
+            kernels.look(
+                order, group, nodes, times, starts, self.offsets, self.neighbours, self.names, newest, reach,
+                self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay, self.least,
+                *self.fate, numbers, slots,
+            )  # fmt: skip
         level = np.zeros(count, dtype=np.intp)
         levels = 1 if count else 0
         if count and times[0] + self.least <= times[-1]:
@@ -117,13 +127,13 @@ class Mail:
                 nodes, starts, self.offsets, self.neighbours, self.acted, self.place_of, numbers, level
             )
         elif most > 1:
-            level[order] = rank
+            level[:] = number - self.acted[nodes]
             levels = most
-        self.acted += np.bincount(nodes, minlength=self.network.size)
+        self.acted = newest + 1
         self.sent_since_settled += most
         self.messages += int(starts[-1])
         if self.faults.rates[1] > 0:
-            self.messages += kernels.count_copies(
+            self.messages += fate_kernels.count_copies(
                 self.names, self.offsets, self.network.reverse, nodes, number, self.faults.rates[1]
             )
         return Found(number, starts, slots, own, level, levels)
@@ -142,7 +152,7 @@ class Mail:
     def round(self, number: int, start: float) -> tuple[float, int]:
         """Everybody sends its message ``number`` to all neighbours at time ``start`` or as soon as it can: when the
         last one has arrived, and how many were sent."""
-        end, sent = kernels.round_end(
+        end, sent = fate_kernels.round_end(
             number, start, self.offsets, self.neighbours, self.names, *self.delay, *self.fate,
             self.faults.idle, self.faults.idle_first,
         )  # fmt: skip
@@ -156,7 +166,7 @@ class Mail:
         kernels.deposit(np.arange(1, size + 1), messages, self.pool)
         totals, heard = np.empty((size, self.width)), np.empty(size, dtype=np.int64)
         kernels.receive(
-            np.arange(size), self.offsets, self.neighbours + np.int32(1), self.pool, NOWHERE, totals, heard
+            np.arange(size), self.offsets, (self.neighbours + 1).astype(np.int32), self.pool, NOWHERE, totals, heard
         )  # fmt: skip
         return totals
 
@@ -171,8 +181,9 @@ class Mail:
         if self.free.size < count:
             used = self._settle(now, 0)
             self.free = np.flatnonzero(~used).astype(np.int32)
-            if self.free.size < count + SPARE_ROWS * used.sum() / 3:
-                wanted = int(SPARE_ROWS * (used.sum() + count)) + 1
+            needed = int(used.sum()) + count
+            wanted = int((ROOMY if ROOMY * needed * self.columns < MANY_NUMBERS else TIGHT) * needed) + 1
+            if len(self.pool) < 0.7 * wanted:
                 memory.require(
                     8 * (wanted + len(self.pool)) * self.columns,
                     f"Keeping the last messages of {self.network.size} nodes, {self.width} numbers each,",

@@ -21,77 +21,94 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from barymesh.addressed import DELAYS, key, sine_and_cosine, unit, word
 from barymesh.compiling import compiled, compiled_inline, compiled_parallel
-from barymesh.network.delays import CATEGORICAL, LOG_NORMAL, UNIFORM
-from barymesh.network.faults import FOREVER
-from barymesh.oracle.vector_math import fast_log
+from barymesh.engines.fate_kernels import FIRST_32, NEVER, SECOND_32, arrival, mixed_32, number_key
+from barymesh.network.ticks import TICKS
 
-NEVER = FOREVER
-# numbers drawn for a message: two for the delay, two for the delay of its copy, then one for each kind of fault
-DRAWS = 8
-LOSS, COPY, HOLD, HOLD_LENGTH = 4, 5, 6, 7
+# parts into which the nodes are divided among the threads
+SHARES = 64
+# in ticks: so long ago, or so far ahead, that nothing else matters
+LONG_AGO = -(1 << 29)
 # columns summed at once: four registers of AVX2, enough to hide the latency of an addition
 LANES = 16
 # nodes with more neighbours than this are summed a few columns at a time, so that the columns stay in the cache
 MANY_NEIGHBOURS = 32
 
 
-@compiled_inline
-def within(time, spans, first, item):
-    """Whether the time lies in one of the item's spans ``(start, stop)``."""
-    inside = False
-    for k in range(first[item], first[item + 1]):
-        inside = inside or spans[k, 0] <= time < spans[k, 1]
-    return inside
+@compiled
+def sort_by_node(nodes, acted, offsets):
+    """The activations ``nodes (b,)`` of a slab, which are in the order of time, node by node.
+
+    Returns ``order (b,)`` and ``group``: ``order[group[g]:group[g+1]]`` are the activations of one node; ``numbers (b,)``:
+    how often the node has acted before, ``acted (m,)`` being how often before the slab; ``starts (b + 1,)``: where each
+    activation's messages begin in a list of all; ``newest (m,)``: the number of every node's last activation, this slab
+    included; and the most activations of one node.
+    """
+    size = acted.size
+    newest = acted - 1
+    numbers, starts = np.empty(nodes.size, np.int64), np.zeros(nodes.size + 1, np.int64)
+    for a in range(nodes.size):
+        i = nodes[a]
+        newest[i] += 1
+        numbers[a] = newest[i]
+        starts[a + 1] = starts[a] + offsets[i + 1] - offsets[i]
+    place, group, groups, most = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64), 0, 0
+    for i in range(size):
+        count = newest[i] + 1 - acted[i]
+        place[i + 1] = place[i] + count
+        if count:
+            groups += 1
+            group[groups] = place[i + 1]
+            most = max(most, count)
+    order = np.empty(nodes.size, np.int64)
+    for a in range(nodes.size):
+        order[place[nodes[a]] + numbers[a] - acted[nodes[a]]] = a
+    return order, group[: groups + 1].copy(), numbers, starts, newest, most
 
 
 @compiled
-def delay(name, e, number, draw, kind, values, levels, offset, first, count):
-    """The delay of message ``number`` on edge e; see DelayTable. ``draw`` tells the message from its copy."""
-    if kind == CATEGORICAL:
-        level = unit(word(name, DRAWS * number + draw))
-        k = 0
-        while k < levels.size - 1 and levels[k] < level:
-            k += 1
-        return offset[e] + values[k]
-    if kind == UNIFORM:
-        return offset[e] + values[0] + (values[1] - values[0]) * unit(word(name, DRAWS * number + draw))
-    if kind == LOG_NORMAL:
-        radius = np.sqrt(-2.0 * fast_log(unit(word(name, DRAWS * number + draw))))
-        _, cosine = sine_and_cosine(4.0 * unit(word(name, DRAWS * number + draw + 1)))
-        return offset[e] + values[0] * np.exp(values[1] * radius * cosine)
-    start = np.int64(name % np.uint64(count[e]))
-    return offset[e] + values[first[e] + (start + number + draw) % count[e]]
-
-
-@compiled
-def arrival(
-    name, e, number, sent, receiver, kind, values, levels, offset, first, count,
-    rates, deaf, deaf_first, cut, cut_first,
+def look_between(
+    begin, end, order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number,
+    held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number,
+    found_slot,
 ):  # fmt: skip
-    """When message ``number`` on edge e, sent at time ``sent``, reaches its receiver; NEVER if it is lost."""
-    if cut.size and within(sent, cut, cut_first, e):
-        return NEVER
-    if rates[0] > 0.0 and unit(word(name, DRAWS * number + LOSS)) < rates[0]:
-        return NEVER
-    time = sent + delay(name, e, number, 0, kind, values, levels, offset, first, count)
-    if rates[2] > 0.0 and unit(word(name, DRAWS * number + HOLD)) < rates[2]:
-        time += rates[3] * unit(word(name, DRAWS * number + HOLD_LENGTH))
-    if deaf.size and within(time, deaf, deaf_first, receiver):
-        time = NEVER
-    if rates[1] > 0.0 and unit(word(name, DRAWS * number + COPY)) < rates[1]:
-        second = sent + delay(name, e, number, 2, kind, values, levels, offset, first, count)
-        if not (deaf.size and within(second, deaf, deaf_first, receiver)):
-            time = min(time, second)
-    return time
+    """``look`` for the nodes ``begin`` to ``end`` of the list."""
+    mask = ring_time.shape[1] - 1
+    for g in range(begin, end):
+        for place in range(group[g], group[g + 1]):
+            a = order[place]
+            i, now = nodes[a], times[a]
+            shift = starts[a] - offsets[i]
+            for e in range(offsets[i], offsets[i + 1]):
+                j = neighbours[e]
+                lowest = max(np.int64(held_number[e]), newest[j] - reach)
+                number = newest[j]
+                while number > lowest and not (
+                    ring_time[j, number & mask] + least <= now and ring_time[j, number & mask] < now
+                ):
+                    number -= 1
+                extra, tape = offset[e] if offset.size else 0.0, trace[e] if trace.size else 0
+                best = lowest
+                while number > lowest and best == lowest:
+                    time = arrival(
+                        names[e], e, number, ring_time[j, number & mask], i, law, tape, extra,
+                        rates, deaf, deaf_first, cut, cut_first,
+                    )  # fmt: skip
+                    if time <= now and time >= since[i]:
+                        best = number
+                    number -= 1
+                if best > lowest:
+                    held_number[e] = best
+                    held_slot[e] = ring_slot[j, best & mask]
+                found_number[shift + e] = held_number[e]
+                found_slot[shift + e] = held_slot[e]
 
 
 @compiled_parallel
 def look(
     order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number,
-    held_slot, since, kind, values, levels, offset, first, count, least, rates, deaf, deaf_first, cut, cut_first,
-    faulty, found_number, found_slot,
+    held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number,
+    found_slot,
 ):  # fmt: skip
     """What every activation of a slab finds in its mail: activation a fills ``found_slot[starts[a]:starts[a+1]]`` with
     the rows of the newest message received from each neighbour, and ``found_number`` with their numbers.
@@ -101,34 +118,184 @@ def look(
     known to have been received, or lost. A message sent at the very moment of
     looking is not seen, so the order of simultaneous activations does not matter.
     """
+    # shares of the nodes, in a function of its own: inside prange numba would count references to the arrays in the
+    # innermost loop, in step with the other threads
+    count_nodes = group.size - 1
+    for share in numba.prange(SHARES):
+        look_between(
+            share * count_nodes // SHARES, (share + 1) * count_nodes // SHARES, order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number, held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number, found_slot,
+        )  # fmt: skip
+
+
+@compiled
+def recent(newest, reach, ring_time, base, enough, times, keys):
+    """The messages that may matter in a slab, by age: ``times[a, j]`` is when node j sent its message ``newest[j] - a``,
+    in ticks from ``base`` on, and ``keys[a, j]`` the key of its number. Returns how many ages there are: one that had
+    all been sent before the tick ``enough`` is the last.
+    """
     mask = ring_time.shape[1] - 1
-    for g in numba.prange(group.size - 1):
+    ages = 0
+    latest = np.int64(1) << 40
+    while ages < reach and latest > enough:
+        latest = -(np.int64(1) << 40)
+        for j in range(newest.size):
+            number = newest[j] - ages
+            ticks = LONG_AGO
+            if number >= 0:
+                ticks = max(np.int64((ring_time[j, number & mask] - base) * TICKS), LONG_AGO)
+                latest = max(latest, ticks)
+            # a message that does not exist never arrives
+            times[ages, j] = ticks if number >= 0 else -LONG_AGO
+            keys[ages, j] = number_key(max(number, 0))
+        ages += 1
+    return ages
+
+
+@compiled_inline
+def has_arrived(sent, edge_key, number_key, low, step, count, now):
+    """Whether a message sent at tick ``sent`` is there at tick ``now``. Its delay is ``low`` ticks and ``step`` times one
+    of ``count`` numbers."""
+    bits = mixed_32(np.uint32(edge_key ^ number_key))
+    choice = np.int32((np.uint64(bits) * np.uint64(count)) >> np.uint64(32))
+    return (np.int32(np.int32(sent + low) + np.int32(step * choice)) <= now) & (sent < now)
+
+
+@compiled
+def newest_arrived(now, ages, neighbours, edge_keys, times, keys, low, step, count, age):
+    """``age[q]``: the age of the newest message arrived at tick ``now`` on edge q, or ``ages`` if none has.
+
+    ``neighbours``, ``edge_keys``: of these edges; ``times``, ``keys``: see ``recent``.
+    """
+    for q in range(age.size):
+        j, found = neighbours[q], ages
+        # from the oldest to the newest, so that the newest arrived is what stays, without a branch to mispredict
+        for back in range(ages - 1, -1, -1):
+            here = has_arrived(times[back, j], edge_keys[q], keys[back, j], low, step, count, now)
+            found = back if here else found
+        age[q] = found
+
+
+def _eight_at_once(typing_context, first, sender, back, edge_keys, times, keys, low, step, count, now, age, q):
+    """``age[q:q+8] = back`` where message ``back`` of nodes ``sender ...`` has arrived on edges ``first ...``: the formula
+    of ``has_arrived`` as vector instructions, because LLVM does not find them by itself once the loop is inlined."""
+
+    def build(context, builder, signature, args):
+        word, wide = ir.VectorType(ir.IntType(32), 8), ir.VectorType(ir.IntType(64), 8)
+
+        def array(k):
+            return context.make_array(signature.args[k])(context, builder, args[k])
+
+        def pointer(data, index):
+            return builder.bitcast(builder.gep(data, [index]), word.as_pointer())
+
+        def splat(value, kind=word):
+            lane = ir.IntType(32)
+            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, lane(0))
+            return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(word, [0] * 8))
+
+        def mix(x, shift, factor=None):
+            x = builder.xor(x, builder.lshr(x, ir.Constant(word, [shift] * 8)))
+            return x if factor is None else builder.mul(x, ir.Constant(word, [int(factor)] * 8))
+
+        first, sender, back = args[:3]
+        low, step, count, now = args[6:10]
+        keys, times = array(5), array(4)
+        width = cgutils.unpack_tuple(builder, keys.shape)[1]
+        place = builder.add(builder.mul(back, width), sender)
+        sent = builder.load(pointer(times.data, place), align=4)
+        bits = builder.xor(
+            builder.load(pointer(array(3).data, first), align=4), builder.load(pointer(keys.data, place), align=4)
+        )
+        bits = mix(mix(mix(bits, 16, FIRST_32), 15, SECOND_32), 16)
+        product = builder.mul(builder.zext(bits, wide), splat(builder.zext(count, ir.IntType(64)), wide))
+        choice = builder.trunc(builder.lshr(product, ir.Constant(wide, [32] * 8)), word)
+        arrives = builder.add(builder.add(sent, splat(low)), builder.mul(splat(step), choice))
+        late = splat(now)
+        here = builder.and_(builder.icmp_signed("<=", arrives, late), builder.icmp_signed("<", sent, late))
+        target = pointer(array(10).data, args[11])
+        found = builder.select(here, splat(builder.trunc(back, ir.IntType(32))), builder.load(target, align=4))
+        builder.store(found, target, align=4)
+        return context.get_dummy_value()
+
+    whole, small = types.intp, types.int32
+    kinds = (whole, whole, whole, edge_keys, times, keys, small, small, types.uint32, small, age, whole)
+    return types.void(*kinds), build
+
+
+_update_eight: Any = intrinsic(_eight_at_once)
+
+
+@compiled
+def newest_arrived_in_row(first, sender, now, ages, edge_keys, times, keys, low, step, count, age):
+    """The same for edges ``first ...`` from ``sender, sender + 1, ...``, as in a complete graph: nothing to look up."""
+    age[:] = ages
+    eights = age.size // 8 * 8
+    for back in range(ages - 1, -1, -1):
+        for q in range(0, eights, 8):
+            _update_eight(first + q, sender + q, back, edge_keys, times, keys, low, step, count, now, age, q)
+        for q in range(eights, age.size):
+            if has_arrived(
+                times[back, sender + q], edge_keys[first + q], keys[back, sender + q], low, step, count, now
+            ):
+                age[q] = back
+
+
+@compiled
+def look_fast_between(
+    begin, end, order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, ages, recent_times,
+    recent_keys, low, step, count, held_number, held_slot, ring_slot, found_number, found_slot,
+):  # fmt: skip
+    """``look_fast`` for the nodes ``begin`` to ``end`` of the list."""
+    mask = ring_slot.shape[1] - 1
+    most = 0
+    for g in range(begin, end):
+        i = nodes[order[group[g]]]
+        most = max(most, offsets[i + 1] - offsets[i])
+    age = np.empty(most, np.int32)
+    for g in range(begin, end):
         for place in range(group[g], group[g + 1]):
             a = order[place]
-            i, now = nodes[a], times[a]
-            shift = starts[a] - offsets[i]
-            for e in range(offsets[i], offsets[i + 1]):
+            i = nodes[a]
+            now = np.int32((times[a] - base) * TICKS)
+            start, degree = offsets[i], offsets[i + 1] - offsets[i]
+            if degree == newest.size - 1:
+                newest_arrived_in_row(
+                    start, 0, now, ages, edge_keys, recent_times, recent_keys, low, step, count, age[:i]
+                )  # fmt: skip
+                newest_arrived_in_row(
+                    start + i, i + 1, now, ages, edge_keys, recent_times, recent_keys, low, step, count, age[i:degree]
+                )  # fmt: skip
+            else:
+                newest_arrived(
+                    now, ages, neighbours[start : start + degree], edge_keys[start : start + degree], recent_times,
+                    recent_keys, low, step, count, age[:degree],
+                )  # fmt: skip
+            shift = starts[a]
+            for q in range(degree):
+                e = start + q
                 j = neighbours[e]
-                lowest = max(held_number[e], newest[j] - reach)
-                number = newest[j]
-                while number > lowest:
-                    sent = ring_time[j, number & mask]
-                    if sent + least <= now and sent < now:
-                        if faulty:
-                            time = arrival(
-                                names[e], e, number, sent, i, kind, values, levels, offset, first, count,
-                                rates, deaf, deaf_first, cut, cut_first,
-                            )  # fmt: skip
-                        else:
-                            time = sent + delay(names[e], e, number, 0, kind, values, levels, offset, first, count)
-                        if time <= now and time >= since[i]:
-                            break
-                    number -= 1
-                if number > lowest:
+                number = newest[j] - age[q]
+                if age[q] < ages and number > held_number[e]:
                     held_number[e] = number
                     held_slot[e] = ring_slot[j, number & mask]
-                found_number[shift + e] = held_number[e]
-                found_slot[shift + e] = held_slot[e]
+                found_number[shift + q] = held_number[e]
+                found_slot[shift + q] = held_slot[e]
+
+
+@compiled_parallel
+def look_fast(
+    order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, ages, recent_times,
+    recent_keys, low, step, count, held_number, held_slot, ring_slot, found_number, found_slot,
+):  # fmt: skip
+    """``look`` where nothing goes wrong and delays are evenly spaced: in integers, all messages of ``recent`` at
+    once."""
+    count_nodes = group.size - 1
+    for share in numba.prange(SHARES):
+        look_fast_between(
+            share * count_nodes // SHARES, (share + 1) * count_nodes // SHARES, order, group, nodes, times, starts,
+            offsets, neighbours, edge_keys, newest, base, ages, recent_times, recent_keys, low, step, count,
+            held_number, held_slot, ring_slot, found_number, found_slot,
+        )  # fmt: skip
 
 
 @compiled
@@ -155,45 +322,35 @@ def levels_of(nodes, starts, offsets, neighbours, acted, place_of, found_number,
     return highest + 1
 
 
-@compiled
+@compiled_parallel
 def settle(
     now, offsets, neighbours, names, acted, reach, ring_time, ring_slot, held_number, held_slot, since,
-    kind, values, levels, offset, first, count, rates, deaf, deaf_first, cut, cut_first, used,
+    law, offset, trace, rates, deaf, deaf_first, cut, cut_first, used,
 ):  # fmt: skip
     """Bring every edge up to time ``now``, mark the rows of the pool still needed, and return the age of the oldest
     message on its way, counted in messages of its sender."""
     mask = ring_time.shape[1] - 1
-    oldest = 0
-    for i in range(offsets.size - 1):
+    oldest = np.zeros(offsets.size - 1, np.int64)
+    for i in numba.prange(offsets.size - 1):
         for e in range(offsets[i], offsets[i + 1]):
             j = neighbours[e]
-            number = acted[j] - 1
-            lowest = acted[j] - 1 - reach
-            while number > max(held_number[e], lowest):
+            lowest = max(np.int64(held_number[e]), acted[j] - 1 - reach)
+            extra, tape = offset[e] if offset.size else 0.0, trace[e] if trace.size else 0
+            for number in range(acted[j] - 1, lowest, -1):
                 sent = ring_time[j, number & mask]
                 time = arrival(
-                    names[e], e, number, sent, i, kind, values, levels, offset, first, count,
-                    rates, deaf, deaf_first, cut, cut_first,
+                    names[e], e, number, sent, i, law, tape, extra, rates, deaf, deaf_first, cut, cut_first
                 )  # fmt: skip
-                if time <= now and time >= since[i]:
+                if time > now:
+                    if time < NEVER:
+                        used[ring_slot[j, number & mask]] = True
+                        oldest[i] = max(oldest[i], acted[j] - number)
+                elif time >= since[i]:
                     held_number[e] = number
                     held_slot[e] = ring_slot[j, number & mask]
-                elif time > now and time < NEVER:
-                    used[ring_slot[j, number & mask]] = True
-                    oldest = max(oldest, acted[j] - number)
-                number -= 1
+                    break
             used[held_slot[e]] = True
-    return oldest
-
-
-@compiled
-def count_copies(names, offsets, reverse, nodes, numbers, rate):
-    """How many of the messages that ``nodes`` send to all their neighbours are sent twice."""
-    copies = 0
-    for a in range(nodes.size):
-        for e in range(offsets[nodes[a]], offsets[nodes[a] + 1]):
-            copies += unit(word(names[reverse[e]], DRAWS * numbers[a] + COPY)) < rate
-    return copies
+    return oldest.max()
 
 
 def _summing(typing_context, pool, slots, start, stop, column, out):
@@ -256,67 +413,3 @@ def deposit(slots, messages, pool):
     for row in numba.prange(slots.size):
         for k in range(messages.shape[1]):
             pool[slots[row], k] = messages[row, k]
-
-
-@compiled_parallel
-def name_edges(seed, sender, receiver, out):
-    """The stream of draws of every directed edge."""
-    for e in numba.prange(out.size):
-        out[e] = key(seed, DELAYS, sender[e], receiver[e])
-
-
-@compiled
-def idle(nodes, times, spans, first):
-    """Which of the activations ``nodes (b,)`` at ``times (b,)`` do not happen, because the node sleeps or is down."""
-    out = np.zeros(nodes.size, np.bool_)
-    if spans.size:
-        for a in range(nodes.size):
-            out[a] = within(times[a], spans, first, nodes[a])
-    return out
-
-
-@compiled_inline
-def end_of_span(time, spans, first, item):
-    """The time, or the end of the item's span that holds it."""
-    for k in range(first[item], first[item + 1]):
-        if spans[k, 0] <= time < spans[k, 1]:
-            time = spans[k, 1]
-    return time
-
-
-@compiled_parallel
-def round_end(
-    number, start, offsets, neighbours, names, kind, values, levels, offset, first, count,
-    rates, deaf, deaf_first, cut, cut_first, idle_spans, idle_first,
-):  # fmt: skip
-    """When the slowest message of a round has arrived, and how many were sent."""
-    size = offsets.size - 1
-    ends, sent = np.zeros(size), np.zeros(size, np.int64)
-    for i in numba.prange(size):
-        end = start
-        if idle_spans.size:
-            end = end_of_span(start, idle_spans, idle_first, i)
-        for e in range(offsets[i], offsets[i + 1]):
-            time = start
-            if idle_spans.size:
-                time = end_of_span(start, idle_spans, idle_first, neighbours[e])
-            # attempts have numbers of their own, far from those of later rounds
-            attempt = np.int64(number)
-            while time < NEVER:
-                if cut.size:
-                    time = end_of_span(time, cut, cut_first, e)
-                sent[i] += 1
-                lost = rates[0] > 0.0 and unit(word(names[e], DRAWS * attempt + LOSS)) < rates[0]
-                if rates[1] > 0.0 and unit(word(names[e], DRAWS * attempt + COPY)) < rates[1]:
-                    sent[i] += 1
-                time += delay(names[e], e, attempt, 0, kind, values, levels, offset, first, count)
-                if rates[2] > 0.0 and unit(word(names[e], DRAWS * attempt + HOLD)) < rates[2]:
-                    time += rates[3] * unit(word(names[e], DRAWS * attempt + HOLD_LENGTH))
-                if deaf.size and within(time, deaf, deaf_first, i):
-                    time = end_of_span(time, deaf, deaf_first, i)
-                elif not lost:
-                    break
-                attempt += np.int64(1) << 40
-            end = max(end, time)
-        ends[i] = end
-    return ends.max(), sent.sum()

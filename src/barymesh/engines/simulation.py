@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.algorithms.base import Algorithm, Batch, Floats, Rounds, S, State
-from barymesh.engines import mail_kernels
+from barymesh.engines import fate_kernels
 from barymesh.engines.mail import Mail
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError
@@ -214,8 +214,8 @@ class AsynchronousSimulation(Simulation, Generic[S]):
         self.slab = Slab(self.slab.nodes[count:], self.slab.times[count:], self.slab.end)
         steps = self.steps + np.arange(count)
         self.steps += count
-        awake = ~mail_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
-        if not awake.all():
+        if self.faults.idle.size:
+            awake = ~fate_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
             nodes, times, steps = nodes[awake], times[awake], steps[awake]
         if nodes.size:
             self._carry_out(nodes, times, steps)

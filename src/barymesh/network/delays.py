@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,31 +12,38 @@ from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, real_number
 from barymesh.errors import OptionError
+from barymesh.network.ticks import TICK, TICKS, whole_ticks
 from barymesh.network.topology import Network
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-CATEGORICAL, UNIFORM, LOG_NORMAL, TRACE = range(4)
+SPACED, CATEGORICAL, LOG_NORMAL, TRACE = range(4)
+# delays of more ticks than this do not fit the fast way of looking into the mail
+LONGEST = 2**28
 
 
 @dataclass(frozen=True)
 class DelayTable:
-    """A delay in the form the compiled code reads.
+    """A delay in the form the compiled code reads: ``law`` holds a kind, a count K, and numbers by kind.
 
-    ``offset (edges,)`` is added to every draw. The draw is, by kind: ``values[k]`` with probability ``levels[k] -
-    levels[k-1]``; uniform between ``values[0]`` and ``values[1]``; ``values[0] exp(values[1] z)``; or the recorded
-    ``values[first[e]:first[e] + count[e]]`` in turn.
+    SPACED: a least delay and a step; K delays, each that step above the last, equally likely. CATEGORICAL: K values and
+    their K cumulative probabilities. LOG_NORMAL: median and sigma.
+    TRACE: K recorded delays, of which edge e plays the ``trace[e] % 2^32`` from number ``trace[e] // 2^32`` on.
+    ``offset (edges,)`` is added to every draw, unless it is empty. All are seconds, in whole ticks. No delay is below
+    ``least`` or above ``most``.
     """
 
-    kind: int
-    values: Floats
-    levels: Floats
+    law: Floats
     offset: Floats
-    first: Indices
-    count: Indices
+    trace: NDArray[np.int64]
     least: float
     most: float
+
+    @property
+    def simple(self) -> bool:
+        """Whether the fast way of looking into the mail can draw these."""
+        return bool(self.law[0] == SPACED and self.offset.size == 0 and self.most * TICKS < LONGEST)
 
 
 class Delay(ABC):
@@ -64,10 +71,13 @@ class Categorical(Delay):
                     f"The probabilities of a categorical delay are {self.probabilities}; give one for each of the "
                     f"{values.size} values, not negative, with sum 1."
                 )
+        steps = np.diff(values)
+        if np.ptp(shares) < 1e-12 and (values.size == 1 or (np.ptp(steps) < 1e-9 and steps[0] > 0)):
+            return _spaced(values[0], steps[0] if steps.size else 0.0, values.size)
         kept = shares > 0
-        levels = np.cumsum(shares[kept])
+        values, levels = np.asarray(whole_ticks(values[kept])), np.cumsum(shares[kept])
         levels[-1] = 1.0
-        return _table(network, CATEGORICAL, values[kept], levels, float(values[kept].min()), float(values[kept].max()))
+        return _table(CATEGORICAL, values.size, [*values, *levels], float(values.min()), float(values.max()))
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ class Uniform(Delay):
         ends = _seconds((self.low, self.high), "The ends of a uniform delay")
         if ends[0] > ends[1]:
             raise OptionError(f"A uniform delay has low={self.low} above high={self.high}; swap them.")
-        return _table(network, UNIFORM, ends, np.empty(0), float(ends[0]), float(ends[1]))
+        return _spaced(ends[0], TICK, max(1, int((ends[1] - ends[0]) * TICKS)))
 
 
 @dataclass(frozen=True)
@@ -102,8 +112,8 @@ class LogNormal(Delay):
     sigma: float = 0.5
 
     def table(self, network: Network) -> DelayTable:
-        values = _seconds((self.median, self.sigma), "The median and sigma of a log-normal delay")
-        return _table(network, LOG_NORMAL, values, np.empty(0), 0.0, np.inf)
+        _seconds((self.median, self.sigma), "The median and sigma of a log-normal delay")
+        return _table(LOG_NORMAL, 2, (self.median, self.sigma), 0.0, np.inf)
 
 
 @dataclass(frozen=True)
@@ -137,11 +147,9 @@ class PerEdge(Delay):
                     f"({network.size}, {network.size}) is needed."
                 )
             offset = matrix[sender, receiver]
-        offset = _seconds(offset, "The delays per edge") + base.offset
-        return DelayTable(
-            base.kind, base.values, base.levels, offset, base.first, base.count,
-            base.least + float(offset.min() if offset.size else 0.0), base.most + float(offset.max(initial=0.0)),
-        )  # fmt: skip
+        offset = whole_ticks(_seconds(offset, "The delays per edge")) + (base.offset if base.offset.size else 0.0)
+        least = base.least + float(offset.min() if offset.size else 0.0)
+        return DelayTable(base.law, offset, base.trace, least, base.most + float(offset.max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -174,15 +182,19 @@ class Trace(Delay):
                     ) from error
             values = _seconds(source, "The recorded delays")
             first, count = np.zeros(edges, dtype=np.intp), np.full(edges, values.size, dtype=np.intp)
-        table = _table(network, TRACE, values, np.empty(0), float(values.min()), float(values.max()))
-        return DelayTable(
-            table.kind, table.values, table.levels, table.offset, first, count, table.least, table.most
-        )  # fmt: skip
+        values = np.asarray(whole_ticks(values))
+        table = _table(TRACE, values.size, values, float(values.min()), float(values.max()))
+        return replace(table, trace=first.astype(np.int64) << 32 | count)
 
 
-def _table(network: Network, kind: int, values: Floats, levels: Floats, least: float, most: float) -> DelayTable:
-    nothing = np.zeros(0, dtype=np.intp)
-    return DelayTable(kind, values, levels, np.zeros(network.neighbours.size), nothing, nothing, least, most)
+def _spaced(low: float, step: float, count: int) -> DelayTable:
+    low, step = float(whole_ticks(low)), float(whole_ticks(step))
+    return _table(SPACED, count, [low, step], low, low + (count - 1) * step)
+
+
+def _table(kind: int, count: int, numbers: Iterable[float], least: float, most: float) -> DelayTable:
+    law = np.array([kind, count, *numbers], dtype=float)
+    return DelayTable(law, np.empty(0), np.empty(0, dtype=np.int64), least, most)
 
 
 def _seconds(values: ArrayLike, what: str) -> Floats:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, real_number
 from barymesh.errors import OptionError
+from barymesh.network.ticks import TICK, whole_ticks
 from barymesh.random import addressed_generator
 
 Floats = NDArray[np.float64]
@@ -70,8 +71,8 @@ class _WindowClock(Clock):
         window = int(self.state["window"])
         nodes = addressed_generator(self.seed, PERMUTATIONS, window).permutation(self.size)
         self.state["window"] = np.array(window + 1)
-        times = self.period * (window + np.arange(self.size) / self.size)
-        return Slab(nodes, times, self.period * (window + 1))
+        times = whole_ticks(self.period * (window + np.arange(self.size) / self.size))
+        return Slab(nodes, times, float(whole_ticks(self.period * (window + 1))))
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _RenewalClock(Clock):
         self.state["count"][nodes] += 1
 
     def next_slab(self, length: float) -> Slab:
-        end = float(self.state["time"]) + length
+        end = float(whole_ticks(float(self.state["time"]) + max(length, TICK)))
         chosen: list[Indices] = []
         times: list[Floats] = []
         while (due := np.flatnonzero(self.state["next"] < end)).size:
@@ -141,7 +142,7 @@ class _RenewalClock(Clock):
             self._wait(due)
         self.state["time"] = np.array(end)
         nodes = np.concatenate(chosen or [np.empty(0, dtype=np.intp)])
-        when = np.concatenate(times or [np.empty(0)])
+        when = whole_ticks(np.concatenate(times or [np.empty(0)]))
         order = np.lexsort((nodes, when))
         return Slab(nodes[order], when[order], end)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from barymesh.report.comparison import is_of_network, plot_runs
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from barymesh.grid import Grid
     from barymesh.history import History
     from barymesh.result import Result
+    from barymesh.support import Support
 
 INK = "#1f4e79"
 COLOURS = "magma"
@@ -37,35 +41,47 @@ def plot_result(result: Result) -> Figure:
 def draw_curve(axes: Axes, result: Result) -> None:
     """Weights over the line, as a density if the points are evenly spaced."""
     order = np.argsort(result.support.points[:, 0])
-    z, weights = result.support.points[order, 0], result.weights[order]
-    if result.support.grid is not None and z.size > 1:
-        weights = weights / (z[1] - z[0])
-        axes.set_ylabel("density")
-    else:
-        axes.set_ylabel("weight")
+    z = result.support.points[order, 0]
+    scale, label = curve_scale(result.support)
+    weights = scale * result.weights[order]
+    axes.set_ylabel(label)
     axes.plot(z, weights, color=INK)
     axes.fill_between(z, weights, alpha=0.2, color=INK)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("position")
 
 
+def curve_scale(support: Support) -> tuple[float, str]:
+    """What to multiply weights on the line with, and what that is called."""
+    if support.grid is not None and support.size > 1:
+        return 1 / float(support.points[1, 0] - support.points[0, 0]), "density"
+    return 1.0, "weight"
+
+
 def draw_picture(axes: Axes, result: Result) -> None:
     """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
-    grid = result.support.grid
-    assert grid is not None
-    steps = [
-        (high - low) / (n - 1) if n > 1 else 0.0
-        for low, high, n in zip(grid.lower, grid.upper, grid.shape, strict=True)
-    ]
-    half = [(step or max(steps) or 1.0) / 2 for step in steps]
-    (top, left), (bottom, right) = np.subtract(grid.lower, half), np.add(grid.upper, half)
-    shape = (bottom - top) / (right - left)
-    aspect: Literal["equal", "auto"] = "equal" if 0.25 <= shape <= 4 else "auto"
-    axes.imshow(
-        result.image, cmap=COLOURS, extent=(left, right, bottom, top), interpolation="nearest", aspect=aspect, vmin=0
-    )
+    assert result.support.grid is not None
+    axes.imshow(result.image, **picture_options(result.support.grid))
     axes.set_xlabel("second coordinate")
     axes.set_ylabel("first coordinate")
+
+
+def picture_options(grid: Grid) -> dict[str, Any]:
+    """How ``imshow`` draws an array over the grid's first two axes: the middle of every pixel is where its point is."""
+    steps = [
+        (high - low) / (n - 1) if n > 1 else 0.0
+        for low, high, n in zip(grid.lower[:2], grid.upper[:2], grid.shape[:2], strict=True)
+    ]
+    half = [(step or max(steps) or 1.0) / 2 for step in steps]
+    (top, left), (bottom, right) = np.subtract(grid.lower[:2], half), np.add(grid.upper[:2], half)
+    shape = (bottom - top) / (right - left)
+    return {
+        "cmap": COLOURS,
+        "extent": (left, right, bottom, top),
+        "interpolation": "nearest",
+        "aspect": "equal" if 0.25 <= shape <= 4 else "auto",
+        "vmin": 0,
+    }
 
 
 def draw_cloud(axes: Axes, result: Result) -> None:
@@ -96,7 +112,10 @@ def _projections(result: Result) -> Figure:
 
 
 def plot_history(history: History) -> Figure:
-    """Every column against the first; falling positive ones on a logarithmic scale."""
+    """Every column against the first; falling positive ones on a logarithmic scale. For a run on a network, the columns
+    that tell how far it has come."""
+    if is_of_network(history):
+        return plot_runs({"": history})
     names = list(history.columns)
     figure = Figure(figsize=(4.2 * max(len(names) - 1, 1), 3.2), layout="constrained")
     panels = np.atleast_1d(np.asarray(figure.subplots(1, max(len(names) - 1, 1)), dtype=object))

@@ -13,7 +13,7 @@ from barymesh.compiling import compiled, compiled_inline
 from barymesh.oracle.vector_math import fast_log
 
 # what the draws are for
-CHOICES, NORMALS, DELAYS, CLOCKS = range(4)
+CHOICES, NORMALS, DELAYS, CLOCKS, ORDERS = range(5)
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -75,9 +75,8 @@ def sine_and_cosine(quarters):
         -1 / 2
         + z * (1 / 24 + z * (-1 / 720 + z * (1 / 40320 + z * (-1 / 3628800 + z * (1 / 479001600 - z / 87178291200)))))
     )
-    turn = np.int64(whole) & 3
-    if turn & 1:
-        sine, cosine = cosine, -sine
-    if turn & 2:
-        sine, cosine = -sine, -cosine
+    # arithmetic, not branches, which random angles would mispredict: an odd quarter swaps the two, the sign alternates
+    odd = np.float64(np.int64(whole) & 1)
+    sign = 1.0 - np.float64(np.int64(whole) & 2)
+    sine, cosine = sign * (sine + odd * (cosine - sine)), sign * (cosine - odd * (cosine + sine))
     return sine, cosine

@@ -89,13 +89,15 @@ def simulate(
     began = time.perf_counter()
     recorder = Recorder(problem, network, _reference(options.reference, problem), options.snapshots)
     simulation = build_simulation(problem, network, options, recorder)
+    before = 0.0
     if options.resume and options.checkpoint is not None:
         simulation.restore(options.checkpoint)
+        before = simulation.seconds + recorder.seconds
     with following_time(options.duration, options.method, callback) if progress else nullcontext(callback) as watch:
         ending = simulation.run(options.duration, watch)
     if options.checkpoint is not None:
         simulation.save(options.checkpoint)
-    return _result(problem, network, options, simulation, STATUS[ending], time.perf_counter() - began)
+    return _result(problem, network, options, simulation, STATUS[ending], before + time.perf_counter() - began)
 
 
 def build_simulation(problem: Problem, network: Network, options: Options, recorder: Recorder) -> Simulation:
@@ -130,6 +132,8 @@ def exact_reference(problem: Problem) -> Reference:
 
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
     found = solve(oracle, problem.weights, max_iter=REFERENCE_ITERATIONS, tol=REFERENCE_TOL)
+    if found.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
     return Reference(found.p, problem.reg * found.dual)
 
 
@@ -236,5 +240,6 @@ def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "step": options.step, "batch": repr(options.batch),
         "record_every": options.record_every, "snapshots": options.snapshots,
+        "reference": options.reference is not None and options.reference is not False,
     }  # fmt: skip
     return json.dumps(facts)

@@ -73,15 +73,13 @@ class A2DWB(Algorithm[A2DWBState]):
     def activate(self, state: A2DWBState, batch: Batch, totals: Floats, heard: NDArray[np.int64]) -> Floats:
         nodes, place = batch.nodes, batch.steps + 1
         excess = self.thetas.excess(place)
-        rise = square_change(place, excess, state.place[nodes], state.excess[nodes], self.size)
-        lam = np.empty((nodes.size, self.width))
-        kernels.advance(state.omega, state.momentum, nodes, rise, self.scale, self.naive, lam)
+        lam, share = np.empty((nodes.size, self.width)), np.empty(nodes.size)
+        kernels.advance(
+            state.omega, state.momentum, state.place, state.excess, nodes, place, excess, self.scale, self.naive,
+            lam, share,
+        )  # fmt: skip
         g = self.gradients.at(lam, nodes, batch.numbers + 1, batch.steps)
-        # m theta, from its place in the sequence
-        share = self.size / (0.5 * (place - 1) + self.size + excess)
-        push = self.step * (1.0 - share) / share
-        kernels.descend(state.omega, state.momentum, nodes, self.step, push, g, totals, heard)
-        state.place[nodes], state.excess[nodes] = place, excess
+        kernels.descend(state.omega, state.momentum, nodes, self.step, share, g, totals, heard)
         return g
 
     def reset(self, state: A2DWBState, node: int) -> None:

@@ -59,6 +59,8 @@ class ThetaSequence:
 
     def _excess(self, places: NDArray[np.int64]) -> Floats:
         blocks, inside = np.divmod(places.ravel() - 1, BLOCK)
+        if blocks.size and blocks.min() == blocks.max():
+            return np.asarray(self._block(int(blocks[0]))[inside].reshape(places.shape))
         order = np.argsort(blocks, kind="stable")
         out = np.empty(places.size)
         for same_block in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from barymesh import memory
-from barymesh.engines import fate_kernels, mail_kernels as kernels
+from barymesh.engines import fate_kernels
+from barymesh.engines import mail_kernels as kernels
 from barymesh.network.delays import Delay
 from barymesh.network.faults import FaultTable
-from barymesh.network.ticks import TICKS
+from barymesh.network.ticks import TICKS, whole_ticks
 from barymesh.network.topology import Network
 
 Floats = NDArray[np.float64]
@@ -48,6 +50,8 @@ class Mail:
     def __init__(self, network: Network, width: int, delays: Delay, faults: FaultTable, seed: int) -> None:
         self.network, self.width, self.faults = network, width, faults
         edges, size = network.neighbours.size, network.size
+        # parts of the work, for the threads to share
+        self.shares = 2 * numba.get_num_threads()
         self.columns = -(-width // kernels.LANES) * kernels.LANES
         self.offsets = network.offsets
         self.neighbours = network.neighbours.astype(np.uint32)
@@ -70,6 +74,8 @@ class Mail:
         self._make_rings(FIRST_RING)
         self.pool: Floats = np.zeros((1, self.columns))
         self.free: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        # what the last look found: kept, because new memory for every slab would cost more than the look
+        self.found: NDArray[np.int32] = np.empty((2, 0), dtype=np.int32)
         self.sent_since_settled = 0
         self.messages = 0
 
@@ -96,33 +102,23 @@ class Mail:
         if self.sent_since_settled + most > self.ring_time.shape[1] // 2:
             self._settle(now, most)
         own = self._take(count, now)
-        cell = number & (self.ring_time.shape[1] - 1)
-        self.ring_time[nodes, cell] = times
-        self.ring_slot[nodes, cell] = own
-        numbers, slots = np.empty(int(starts[-1]), dtype=np.int32), np.empty(int(starts[-1]), dtype=np.int32)
+        kernels.announce(nodes, number, times, own, self.ring_time, self.ring_slot)
+        if self.found.shape[1] < starts[-1]:
+            self.found = np.empty((2, int(starts[-1])), dtype=np.int32)
+        numbers, slots = self.found[:, : int(starts[-1])]
         reach = self.sent_since_settled + most
-        if self.fast and count:
-            recent_times = np.empty((reach, self.network.size), dtype=np.int32)
-            recent_keys = np.empty((reach, self.network.size), dtype=np.uint32)
-            base = float(times[0])
-            ages = kernels.recent(
-                newest, reach, self.ring_time, base, -int(self.most * TICKS), recent_times, recent_keys
-            )  # fmt: skip
-            kernels.look_fast(
-                order, group, nodes, times, starts, self.offsets, self.neighbours, self.edge_keys, newest, base, ages,
-                recent_times, recent_keys, *self.spacing, self.held_number, self.held_slot,
-                self.ring_slot, numbers, slots,
-            )  # fmt: skip
+        if self.fast:
+            self._look_fast(reach, order, group, nodes, times, starts, newest, numbers, slots)
         else:
             kernels.look(
-                order, group, nodes, times, starts, self.offsets, self.neighbours, self.names, newest, reach,
-                self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay, self.least,
-                *self.fate, numbers, slots,
+                self.shares, order, group, nodes, times, starts, self.offsets, self.neighbours, self.names, newest,
+                reach, self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay,
+                self.least, *self.fate, numbers, slots,
             )  # fmt: skip
         level = np.zeros(count, dtype=np.intp)
         levels = 1 if count else 0
         if count and times[0] + self.least <= times[-1]:
-            self.place_of[nodes, cell] = np.arange(count)
+            self.place_of[nodes, number & (self.ring_time.shape[1] - 1)] = np.arange(count)
             levels = kernels.levels_of(
                 nodes, starts, self.offsets, self.neighbours, self.acted, self.place_of, numbers, level
             )
@@ -138,11 +134,26 @@ class Mail:
             )
         return Found(number, starts, slots, own, level, levels)
 
+    def _look_fast(
+        self, reach: int, order: Indices, group: Indices, nodes: Indices, times: Floats, starts: Indices,
+        newest: Indices, numbers: NDArray[np.int32], slots: NDArray[np.int32],
+    ) -> None:  # fmt: skip
+        base = float(times[0]) if times.size else 0.0
+        ages = kernels.ages_that_matter(newest, reach, self.ring_time, base - self.most)
+        shape = (self.network.size, -(-ages // 8) * 8)
+        sent, keys = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.uint32)
+        kernels.recent(newest, self.ring_time, base, sent, keys)
+        kernels.look_fast(
+            self.shares, order, group, nodes, times, starts, self.offsets, self.neighbours, self.edge_keys, newest,
+            base, sent, keys,
+            *self.spacing, self.held_number, self.held_slot, self.ring_slot, numbers, slots,
+        )  # fmt: skip
+
     def receive(self, found: Found, batch: Indices) -> tuple[Floats, NDArray[np.int64]]:
         """Sums ``(b, width)`` of the newest messages that the activations ``batch`` received, and from how many
         neighbours they came."""
         totals, heard = np.empty((batch.size, self.width)), np.empty(batch.size, dtype=np.int64)
-        kernels.receive(batch, found.starts, found.slots, self.pool, NOWHERE, totals, heard)
+        kernels.receive(self.shares, batch, found.starts, found.slots, self.pool, NOWHERE, totals, heard)
         return totals, heard
 
     def send(self, found: Found, batch: Indices, messages: Floats) -> None:
@@ -166,7 +177,8 @@ class Mail:
         kernels.deposit(np.arange(1, size + 1), messages, self.pool)
         totals, heard = np.empty((size, self.width)), np.empty(size, dtype=np.int64)
         kernels.receive(
-            np.arange(size), self.offsets, (self.neighbours + 1).astype(np.int32), self.pool, NOWHERE, totals, heard
+            self.shares, np.arange(size), self.offsets, (self.neighbours + 1).astype(np.int32), self.pool, NOWHERE,
+            totals, heard,
         )  # fmt: skip
         return totals
 
@@ -203,10 +215,21 @@ class Mail:
         """
         used = np.zeros(len(self.pool), dtype=bool)
         used[NOWHERE] = True
-        oldest = kernels.settle(
-            now, self.offsets, self.neighbours, self.names, self.acted, self.sent_since_settled,
-            self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay, *self.fate, used,
-        )  # fmt: skip
+        if self.fast:
+            everybody = np.arange(self.network.size)
+            nothing = np.empty(self.neighbours.size, dtype=np.int32)
+            self._look_fast(
+                self.sent_since_settled, everybody, np.arange(self.network.size + 1), everybody,
+                np.full(self.network.size, whole_ticks(now)), self.offsets, self.acted - 1, nothing, nothing,
+            )  # fmt: skip
+            oldest = kernels.keep_recent(
+                self.offsets, self.neighbours, self.acted, self.held_number, self.held_slot, self.ring_slot, used
+            )
+        else:
+            oldest = kernels.settle(
+                now, self.offsets, self.neighbours, self.names, self.acted, self.sent_since_settled, self.ring_time,
+                self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay, *self.fate, used,
+            )  # fmt: skip
         self.sent_since_settled = oldest
         length = self.ring_time.shape[1]
         wanted = length

@@ -21,28 +21,26 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from barymesh.compiling import compiled, compiled_inline, compiled_parallel
-from barymesh.engines.fate_kernels import FIRST_32, NEVER, SECOND_32, arrival, mixed_32, number_key
+from barymesh.compiling import compiled, compiled_parallel
+from barymesh.engines.fate_kernels import FIRST_32, NEVER, SECOND_32, arrival, number_key
 from barymesh.network.ticks import TICKS
 
-# parts into which the nodes are divided among the threads
-SHARES = 64
-# in ticks: so long ago, or so far ahead, that nothing else matters
-LONG_AGO = -(1 << 29)
+# in ticks: so long ago that every message has arrived, and so far ahead that it never does
+LONG_AGO, FAR_AHEAD = -(1 << 29), 1 << 29
 # columns summed at once: four registers of AVX2, enough to hide the latency of an addition
 LANES = 16
-# nodes with more neighbours than this are summed a few columns at a time, so that the columns stay in the cache
-MANY_NEIGHBOURS = 32
+# senders whose messages are summed together where there are many: six versions of each fill the fastest cache
+FEW_SENDERS = 32
 
 
 @compiled
 def sort_by_node(nodes, acted, offsets):
     """The activations ``nodes (b,)`` of a slab, which are in the order of time, node by node.
 
-    Returns ``order (b,)`` and ``group``: ``order[group[g]:group[g+1]]`` are the activations of one node; ``numbers (b,)``:
-    how often the node has acted before, ``acted (m,)`` being how often before the slab; ``starts (b + 1,)``: where each
-    activation's messages begin in a list of all; ``newest (m,)``: the number of every node's last activation, this slab
-    included; and the most activations of one node.
+    Returns ``order (b,)`` and ``group``: ``order[group[g]:group[g+1]]`` are the activations of one node; ``numbers
+    (b,)``: how often the node has acted before, ``acted (m,)`` being how often before the slab; ``starts (b + 1,)``:
+    where each activation's messages begin in a list of all; ``newest (m,)``: the number of every node's last
+    activation, this slab included; and the most activations of one node.
     """
     size = acted.size
     newest = acted - 1
@@ -68,8 +66,8 @@ def sort_by_node(nodes, acted, offsets):
 
 @compiled
 def look_between(
-    begin, end, order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number,
-    held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number,
+    begin, end, order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot,
+    held_number, held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number,
     found_slot,
 ):  # fmt: skip
     """``look`` for the nodes ``begin`` to ``end`` of the list."""
@@ -106,8 +104,8 @@ def look_between(
 
 @compiled_parallel
 def look(
-    order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number,
-    held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number,
+    shares, order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot,
+    held_number, held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number,
     found_slot,
 ):  # fmt: skip
     """What every activation of a slab finds in its mail: activation a fills ``found_slot[starts[a]:starts[a+1]]`` with
@@ -118,184 +116,170 @@ def look(
     known to have been received, or lost. A message sent at the very moment of
     looking is not seen, so the order of simultaneous activations does not matter.
     """
-    # shares of the nodes, in a function of its own: inside prange numba would count references to the arrays in the
+    # ``shares`` of the nodes, in a function of its own: inside prange numba would count references to the arrays in the
     # innermost loop, in step with the other threads
     count_nodes = group.size - 1
-    for share in numba.prange(SHARES):
+    for share in numba.prange(shares):
         look_between(
-            share * count_nodes // SHARES, (share + 1) * count_nodes // SHARES, order, group, nodes, times, starts, offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number, held_slot, since, law, offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number, found_slot,
+            share * count_nodes // shares, (share + 1) * count_nodes // shares, order, group, nodes, times, starts,
+            offsets, neighbours, names, newest, reach, ring_time, ring_slot, held_number, held_slot, since, law,
+            offset, trace, least, rates, deaf, deaf_first, cut, cut_first, found_number, found_slot,
         )  # fmt: skip
 
 
 @compiled
-def recent(newest, reach, ring_time, base, enough, times, keys):
-    """The messages that may matter in a slab, by age: ``times[a, j]`` is when node j sent its message ``newest[j] - a``,
-    in ticks from ``base`` on, and ``keys[a, j]`` the key of its number. Returns how many ages there are: one that had
-    all been sent before the tick ``enough`` is the last.
-    """
+def ages_that_matter(newest, reach, ring_time, surely_there):
+    """How many of every node's last messages must be looked at, if those sent by ``surely_there`` have all arrived."""
     mask = ring_time.shape[1] - 1
-    ages = 0
-    latest = np.int64(1) << 40
-    while ages < reach and latest > enough:
-        latest = -(np.int64(1) << 40)
+    for age in range(reach):
+        latest = 0.0
         for j in range(newest.size):
-            number = newest[j] - ages
-            ticks = LONG_AGO
-            if number >= 0:
-                ticks = max(np.int64((ring_time[j, number & mask] - base) * TICKS), LONG_AGO)
-                latest = max(latest, ticks)
-            # a message that does not exist never arrives
-            times[ages, j] = ticks if number >= 0 else -LONG_AGO
-            keys[ages, j] = number_key(max(number, 0))
-        ages += 1
-    return ages
-
-
-@compiled_inline
-def has_arrived(sent, edge_key, number_key, low, step, count, now):
-    """Whether a message sent at tick ``sent`` is there at tick ``now``. Its delay is ``low`` ticks and ``step`` times one
-    of ``count`` numbers."""
-    bits = mixed_32(np.uint32(edge_key ^ number_key))
-    choice = np.int32((np.uint64(bits) * np.uint64(count)) >> np.uint64(32))
-    return (np.int32(np.int32(sent + low) + np.int32(step * choice)) <= now) & (sent < now)
+            if newest[j] >= age:
+                latest = max(latest, ring_time[j, (newest[j] - age) & mask])
+        if latest <= surely_there:
+            return age + 1
+    return reach
 
 
 @compiled
-def newest_arrived(now, ages, neighbours, edge_keys, times, keys, low, step, count, age):
-    """``age[q]``: the age of the newest message arrived at tick ``now`` on edge q, or ``ages`` if none has.
+def recent(newest, ring_time, base, times, keys):
+    """The last messages of every node, newest first: ``times[j, a]`` is when node j sent its message ``newest[j] - a``,
+    in ticks from ``base`` on, and ``keys[j, a]`` the key of its number. There is room for a whole number of eights."""
+    mask = ring_time.shape[1] - 1
+    for j in range(newest.size):
+        for a in range(times.shape[1]):
+            number = newest[j] - a
+            ticks = np.int64((ring_time[j, number & mask] - base) * TICKS)
+            # a message that does not exist never arrives
+            times[j, a] = max(ticks, LONG_AGO) if number >= 0 and a <= mask else FAR_AHEAD
+            keys[j, a] = number_key(number)
 
-    ``neighbours``, ``edge_keys``: of these edges; ``times``, ``keys``: see ``recent``.
+
+@compiled
+def announce(nodes, numbers, times, rows, ring_time, ring_slot):
+    """Note when the activations of a slab send their messages, and the rows of the pool where they will be."""
+    mask = ring_time.shape[1] - 1
+    for a in range(nodes.size):
+        ring_time[nodes[a], numbers[a] & mask] = times[a]
+        ring_slot[nodes[a], numbers[a] & mask] = rows[a]
+
+
+def _arrived_of_eight(typing_context, times, keys, place, edge_key, low, step, count, now):
+    """Which of the eight messages at ``times.ravel()[place:place+8]`` have arrived on an edge at tick ``now``, as bits.
+
+    The delay is ``low`` ticks and ``step`` times one of ``count`` numbers; see ``fate_kernels.delay``. Written as
+    vector instructions, which take a tenth of the time of the loop.
     """
-    for q in range(age.size):
-        j, found = neighbours[q], ages
-        # from the oldest to the newest, so that the newest arrived is what stays, without a branch to mispredict
-        for back in range(ages - 1, -1, -1):
-            here = has_arrived(times[back, j], edge_keys[q], keys[back, j], low, step, count, now)
-            found = back if here else found
-        age[q] = found
-
-
-def _eight_at_once(typing_context, first, sender, back, edge_keys, times, keys, low, step, count, now, age, q):
-    """``age[q:q+8] = back`` where message ``back`` of nodes ``sender ...`` has arrived on edges ``first ...``: the formula
-    of ``has_arrived`` as vector instructions, because LLVM does not find them by itself once the loop is inlined."""
 
     def build(context, builder, signature, args):
         word, wide = ir.VectorType(ir.IntType(32), 8), ir.VectorType(ir.IntType(64), 8)
+        times, keys = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1))
+        place, edge_key, low, step, count, now = args[2:]
 
-        def array(k):
-            return context.make_array(signature.args[k])(context, builder, args[k])
-
-        def pointer(data, index):
-            return builder.bitcast(builder.gep(data, [index]), word.as_pointer())
+        def load(data):
+            return builder.load(builder.bitcast(builder.gep(data, [place]), word.as_pointer()), align=4)
 
         def splat(value, kind=word):
-            lane = ir.IntType(32)
-            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, lane(0))
+            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
             return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(word, [0] * 8))
 
         def mix(x, shift, factor=None):
             x = builder.xor(x, builder.lshr(x, ir.Constant(word, [shift] * 8)))
             return x if factor is None else builder.mul(x, ir.Constant(word, [int(factor)] * 8))
 
-        first, sender, back = args[:3]
-        low, step, count, now = args[6:10]
-        keys, times = array(5), array(4)
-        width = cgutils.unpack_tuple(builder, keys.shape)[1]
-        place = builder.add(builder.mul(back, width), sender)
-        sent = builder.load(pointer(times.data, place), align=4)
-        bits = builder.xor(
-            builder.load(pointer(array(3).data, first), align=4), builder.load(pointer(keys.data, place), align=4)
-        )
-        bits = mix(mix(mix(bits, 16, FIRST_32), 15, SECOND_32), 16)
+        sent, late = load(times.data), splat(now)
+        bits = mix(mix(mix(builder.xor(load(keys.data), splat(edge_key)), 16, FIRST_32), 15, SECOND_32), 16)
         product = builder.mul(builder.zext(bits, wide), splat(builder.zext(count, ir.IntType(64)), wide))
         choice = builder.trunc(builder.lshr(product, ir.Constant(wide, [32] * 8)), word)
         arrives = builder.add(builder.add(sent, splat(low)), builder.mul(splat(step), choice))
-        late = splat(now)
         here = builder.and_(builder.icmp_signed("<=", arrives, late), builder.icmp_signed("<", sent, late))
-        target = pointer(array(10).data, args[11])
-        found = builder.select(here, splat(builder.trunc(back, ir.IntType(32))), builder.load(target, align=4))
-        builder.store(found, target, align=4)
-        return context.get_dummy_value()
+        return builder.zext(builder.bitcast(here, ir.IntType(8)), ir.IntType(32))
 
-    whole, small = types.intp, types.int32
-    kinds = (whole, whole, whole, edge_keys, times, keys, small, small, types.uint32, small, age, whole)
-    return types.void(*kinds), build
+    small = types.int32
+    return types.uint32(times, keys, types.intp, types.uint32, small, small, types.uint32, small), build
 
 
-_update_eight: Any = intrinsic(_eight_at_once)
+_arrived_of_eight_bits: Any = intrinsic(_arrived_of_eight)
+
+
+def _lowest_bit(typing_context, bits):
+    """The place of the lowest bit that is set."""
+
+    def build(context, builder, signature, args):
+        return builder.zext(builder.cttz(args[0], ir.IntType(1)(1)), ir.IntType(64))
+
+    return types.int64(types.uint32), build
+
+
+_place_of_lowest_bit: Any = intrinsic(_lowest_bit)
 
 
 @compiled
-def newest_arrived_in_row(first, sender, now, ages, edge_keys, times, keys, low, step, count, age):
-    """The same for edges ``first ...`` from ``sender, sender + 1, ...``, as in a complete graph: nothing to look up."""
-    age[:] = ages
-    eights = age.size // 8 * 8
-    for back in range(ages - 1, -1, -1):
-        for q in range(0, eights, 8):
-            _update_eight(first + q, sender + q, back, edge_keys, times, keys, low, step, count, now, age, q)
-        for q in range(eights, age.size):
-            if has_arrived(
-                times[back, sender + q], edge_keys[first + q], keys[back, sender + q], low, step, count, now
-            ):
-                age[q] = back
+def newest_arrived(j, edge_key, times, keys, low, step, count, now):
+    """The age of the newest message of node j that has arrived at tick ``now`` on the edge of that key, or -1."""
+    width = times.shape[1]
+    for block in range(0, width, 8):
+        bits = _arrived_of_eight_bits(times, keys, j * width + block, edge_key, low, step, count, now)
+        if bits:
+            return block + _place_of_lowest_bit(bits)
+    return np.int64(-1)
 
 
 @compiled
 def look_fast_between(
-    begin, end, order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, ages, recent_times,
+    begin, end, order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, recent_times,
     recent_keys, low, step, count, held_number, held_slot, ring_slot, found_number, found_slot,
 ):  # fmt: skip
     """``look_fast`` for the nodes ``begin`` to ``end`` of the list."""
     mask = ring_slot.shape[1] - 1
-    most = 0
-    for g in range(begin, end):
-        i = nodes[order[group[g]]]
-        most = max(most, offsets[i + 1] - offsets[i])
-    age = np.empty(most, np.int32)
     for g in range(begin, end):
         for place in range(group[g], group[g + 1]):
             a = order[place]
             i = nodes[a]
             now = np.int32((times[a] - base) * TICKS)
-            start, degree = offsets[i], offsets[i + 1] - offsets[i]
-            if degree == newest.size - 1:
-                newest_arrived_in_row(
-                    start, 0, now, ages, edge_keys, recent_times, recent_keys, low, step, count, age[:i]
-                )  # fmt: skip
-                newest_arrived_in_row(
-                    start + i, i + 1, now, ages, edge_keys, recent_times, recent_keys, low, step, count, age[i:degree]
-                )  # fmt: skip
-            else:
-                newest_arrived(
-                    now, ages, neighbours[start : start + degree], edge_keys[start : start + degree], recent_times,
-                    recent_keys, low, step, count, age[:degree],
-                )  # fmt: skip
-            shift = starts[a]
-            for q in range(degree):
-                e = start + q
-                j = neighbours[e]
-                number = newest[j] - age[q]
-                if age[q] < ages and number > held_number[e]:
+            shift = starts[a] - offsets[i]
+            for e in range(offsets[i], offsets[i + 1]):
+                j = np.int64(neighbours[e])
+                age = newest_arrived(j, edge_keys[e], recent_times, recent_keys, low, step, count, now)
+                number = newest[j] - age
+                if age >= 0 and number > held_number[e]:
                     held_number[e] = number
                     held_slot[e] = ring_slot[j, number & mask]
-                found_number[shift + q] = held_number[e]
-                found_slot[shift + q] = held_slot[e]
+                found_number[shift + e] = held_number[e]
+                found_slot[shift + e] = held_slot[e]
 
 
 @compiled_parallel
 def look_fast(
-    order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, ages, recent_times,
+    shares, order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, recent_times,
     recent_keys, low, step, count, held_number, held_slot, ring_slot, found_number, found_slot,
 ):  # fmt: skip
-    """``look`` where nothing goes wrong and delays are evenly spaced: in integers, all messages of ``recent`` at
-    once."""
+    """``look`` where nothing goes wrong and delays are evenly spaced: in integers, eight messages at once."""
     count_nodes = group.size - 1
-    for share in numba.prange(SHARES):
+    for share in numba.prange(shares):
         look_fast_between(
-            share * count_nodes // SHARES, (share + 1) * count_nodes // SHARES, order, group, nodes, times, starts,
-            offsets, neighbours, edge_keys, newest, base, ages, recent_times, recent_keys, low, step, count,
+            share * count_nodes // shares, (share + 1) * count_nodes // shares, order, group, nodes, times, starts,
+            offsets, neighbours, edge_keys, newest, base, recent_times, recent_keys, low, step, count,
             held_number, held_slot, ring_slot, found_number, found_slot,
         )  # fmt: skip
+
+
+@compiled
+def keep_recent(offsets, neighbours, acted, held_number, held_slot, ring_slot, used):
+    """Mark the rows of the pool still needed where nothing is lost: all that are held, and all newer than the oldest
+    held of their sender. Returns the age of the oldest of these, counted in messages of its sender."""
+    mask = ring_slot.shape[1] - 1
+    oldest_held = acted - 1
+    for e in range(neighbours.size):
+        j = neighbours[e]
+        oldest_held[j] = min(oldest_held[j], np.int64(held_number[e]))
+        used[held_slot[e]] = True
+    oldest = 0
+    for j in range(acted.size):
+        oldest = max(oldest, acted[j] - 1 - oldest_held[j])
+        for number in range(oldest_held[j] + 1, acted[j]):
+            used[ring_slot[j, number & mask]] = True
+    return oldest
 
 
 @compiled
@@ -353,58 +337,82 @@ def settle(
     return oldest.max()
 
 
-def _summing(typing_context, pool, slots, start, stop, column, out):
-    """``out[:LANES] = sum over e in start:stop of pool[slots[e], column:column+LANES]``."""
+def _adding(typing_context, pool, slots, start, stop, column, sums, row):
+    """``sums[row, column:column+LANES] += pool[slots[e], column:column+LANES]`` for e from ``start`` to ``stop``, in
+    that order."""
 
     def build(context, builder, signature, args):
-        pool, slots, out = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 5))
-        start, stop, column = args[2:5]
+        pool, slots, sums = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 5))
+        start, stop, column, row = args[2], args[3], args[4], args[6]
         vector = ir.VectorType(ir.DoubleType(), LANES)
         width = cgutils.unpack_tuple(builder, pool.shape)[1]
         total = cgutils.alloca_once(builder, vector)
-        builder.store(ir.Constant(vector, [0.0] * LANES), total)
+
+        def place(data, line):
+            index = builder.add(builder.mul(line, width), column)
+            return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+        target = place(sums.data, row)
+        builder.store(builder.load(target, align=8), total)
         with cgutils.for_range(builder, stop, start=start) as loop:
             slot = builder.sext(builder.load(builder.gep(slots.data, [loop.index])), width.type)
-            source = builder.gep(pool.data, [builder.add(builder.mul(slot, width), column)])
-            values = builder.load(builder.bitcast(source, vector.as_pointer()), align=8)
+            values = builder.load(place(pool.data, slot), align=8)
             builder.store(builder.fadd(builder.load(total), values), total)
-        builder.store(builder.load(total), builder.bitcast(out.data, vector.as_pointer()), align=8)
+        builder.store(builder.load(total), target, align=8)
         return context.get_dummy_value()
 
-    return types.void(pool, slots, types.intp, types.intp, types.intp, out), build
+    whole = types.intp
+    return types.void(pool, slots, whole, whole, whole, sums, whole), build
 
 
-_sum_rows: Any = intrinsic(_summing)
+_add_rows: Any = intrinsic(_adding)
+
+
+@compiled
+def receive_between(begin, end, batch, starts, found_slot, pool, nowhere, totals, heard):
+    """``receive`` for the rows ``begin`` to ``end``.
+
+    With many neighbours, a few columns of a few senders at a time: these stay in the fastest cache while all rows add
+    them up. The order of the sum is the same.
+    """
+    most = 0
+    for row in range(begin, end):
+        start, stop = starts[batch[row]], starts[batch[row] + 1]
+        most = max(most, stop - start)
+        count = 0
+        for e in range(start, stop):
+            count += found_slot[e] != nowhere
+        heard[row] = count
+    sums = np.zeros((end - begin, pool.shape[1]))
+    parts = max(1, most // FEW_SENDERS)
+    if parts == 1:
+        for row in range(begin, end):
+            for column in range(0, pool.shape[1], LANES):
+                _add_rows(pool, found_slot, starts[batch[row]], starts[batch[row] + 1], column, sums, row - begin)
+    else:
+        for column in range(0, pool.shape[1], LANES):
+            for part in range(parts):
+                for row in range(begin, end):
+                    start, count = starts[batch[row]], starts[batch[row] + 1] - starts[batch[row]]
+                    first, last = start + part * count // parts, start + (part + 1) * count // parts
+                    _add_rows(pool, found_slot, first, last, column, sums, row - begin)
+    for row in range(begin, end):
+        for k in range(totals.shape[1]):
+            totals[row, k] = sums[row - begin, k]
 
 
 @compiled_parallel
-def receive(batch, starts, found_slot, pool, nowhere, totals, heard):
+def receive(shares, batch, starts, found_slot, pool, nowhere, totals, heard):
     """For every activation a of ``batch``: the sum of the newest messages it received, ``totals (b, w)``, and how many
     neighbours it has heard from, ``heard (b,)``. ``pool`` has a whole number of LANES columns.
 
     The messages of a node are always added in the same order, so the sum does not depend on the batch.
     """
-    width = totals.shape[1]
-    most = 0
-    for row in range(batch.size):
-        most = max(most, starts[batch[row] + 1] - starts[batch[row]])
-    blocks = pool.shape[1] // LANES
-    # many neighbours: a few columns of all rows at a time; few: all columns of a row
-    sweeps = blocks if most > MANY_NEIGHBOURS else 1
-    for sweep in range(sweeps):
-        for row in numba.prange(batch.size):
-            start, stop = starts[batch[row]], starts[batch[row] + 1]
-            if sweep == 0:
-                count = 0
-                for e in range(start, stop):
-                    count += found_slot[e] != nowhere
-                heard[row] = count
-            part = np.empty(LANES)
-            for block in range(sweep, sweep + blocks // sweeps):
-                column = block * LANES
-                _sum_rows(pool, found_slot, start, stop, column, part)
-                for k in range(min(LANES, width - column)):
-                    totals[row, column + k] = part[k]
+    for share in numba.prange(shares):
+        receive_between(
+            share * batch.size // shares, (share + 1) * batch.size // shares, batch, starts, found_slot, pool, nowhere,
+            totals, heard,
+        )  # fmt: skip
 
 
 @compiled_parallel

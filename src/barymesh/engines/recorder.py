@@ -43,9 +43,7 @@ class Recorder:
             problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision]
         )
         self.rows: list[tuple[float, ...]] = []
-        self.pictured = (
-            np.unique(np.linspace(0, network.size - 1, MOST_PICTURED).astype(np.intp)) if snapshots else None
-        )
+        self.pictured = pictured_nodes(network.size, min(network.size, MOST_PICTURED)) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
         self.seconds = 0.0
 
@@ -90,3 +88,8 @@ class Recorder:
     def kept_snapshots(self) -> NDArray[np.float32] | None:
         """``(records, nodes, n)``, or None if they were not asked for."""
         return np.array(self.snapshots) if self.pictured is not None else None
+
+
+def pictured_nodes(size: int, count: int) -> NDArray[np.intp]:
+    """The ``count`` nodes, evenly picked out of ``size``, whose estimates a run keeps."""
+    return np.linspace(0, size - 1, count).astype(np.intp)

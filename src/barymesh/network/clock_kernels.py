@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from barymesh.addressed import CLOCKS, key, unit, word
+from barymesh.addressed import CLOCKS, ORDERS, key, unit, word
 from barymesh.compiling import compiled
 
 
@@ -21,4 +21,15 @@ def waits(seed, nodes, counts, jitter):
             out[k] = level
         else:
             out[k] = 1.0 + jitter * (2.0 * level - 1.0)
+    return out
+
+
+@compiled
+def permutation(seed, window, size):
+    """The order of the nodes in a window (Fisher and Yates)."""
+    out = np.arange(size)
+    name = key(seed, ORDERS, window, size)
+    for k in range(size - 1, 0, -1):
+        other = np.int64(unit(word(name, k)) * (k + 1))
+        out[k], out[other] = out[other], out[k]
     return out

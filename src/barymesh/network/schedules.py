@@ -17,8 +17,8 @@ from barymesh.random import addressed_generator
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# addresses of the generators, beyond any node's number
-PERMUTATIONS, SPEEDS = 2**62, 2**62 + 1
+# the address of a generator, beyond any node's number
+SPEEDS = 2**62
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,17 @@ class Windowed(Schedule):
 
 class _WindowClock(Clock):
     def __init__(self, period: float, size: int, seed: int) -> None:
-        self.period, self.size, self.seed = period, size, seed
-        self.rate = size / period
+        self.period, self.size, self.seed = period, size, np.uint64(seed % 2**64)
+        self.rate, self.ranks = size / period, np.arange(size) / size
         self.state = {"window": np.zeros((), dtype=np.int64)}
 
     def next_slab(self, length: float) -> Slab:
         window = int(self.state["window"])
-        nodes = addressed_generator(self.seed, PERMUTATIONS, window).permutation(self.size)
+        from barymesh.network.clock_kernels import permutation
+
+        nodes = permutation(self.seed, window, self.size)
         self.state["window"] = np.array(window + 1)
-        times = whole_ticks(self.period * (window + np.arange(self.size) / self.size))
+        times = whole_ticks(self.period * (window + self.ranks))
         return Slab(nodes, times, float(whole_ticks(self.period * (window + 1))))
 
 

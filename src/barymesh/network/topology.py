@@ -119,6 +119,12 @@ class Network:
         placed = networkx.spring_layout(self.to_networkx(), seed=0)
         return np.array([placed[node] for node in range(self.size)])
 
+    @property
+    def known_positions(self) -> Floats | None:
+        """The positions, if they were given or have been computed."""
+        known: Floats | None = vars(self).get("positions", self._given_positions)
+        return known
+
     def to_networkx(self) -> Any:
         """The same graph as a ``networkx.Graph``, with edge attribute "weight" if it has weights."""
         import networkx

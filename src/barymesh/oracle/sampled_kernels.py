@@ -69,11 +69,11 @@ def gradients(lam, scale, support_t, points, cost, starts, p):
     The draws are ``points (draws, d)`` divided by sqrt(reg) for the squared cost, or ``cost (draws, n)`` holds theirs
     divided by reg; the other is empty.
     """
+    index, ones, nothing = np.arange(starts[-1]), np.ones(starts[-1]), np.empty(0)
     for i in numba.prange(lam.shape[0]):
-        count = starts[i + 1] - starts[i]
-        index = np.arange(starts[i], starts[i + 1])
-        weight = np.full(count, 1.0 / count)
-        atom_kernels.node(lam[i], scale, support_t, points, cost, index, weight, 0, count, p[i], np.empty(0))
+        atom_kernels.node(lam[i], scale, support_t, points, cost, index, ones, starts[i], starts[i + 1], p[i], nothing)
+        for k in range(lam.shape[1]):
+            p[i, k] /= starts[i + 1] - starts[i]
 
 
 @compiled_parallel
@@ -82,13 +82,18 @@ def drawn_gradients(
 ):  # fmt: skip
     """``draw_nodes`` and ``gradients`` in one sweep, for the squared cost; centres and roots are divided by
     sqrt(reg)."""
-    nothing = np.empty((0, support_t.shape[1]))
+    no_cost, nothing = np.empty((0, support_t.shape[1])), np.empty(0)
+    most = 0
+    for i in range(lam.shape[0]):
+        most = max(most, starts[i + 1] - starts[i])
+    # weights of 1, and one division at the end: no array to fill for each node
+    index, ones = np.arange(most), np.ones(most)
     for i in numba.prange(lam.shape[0]):
         node = nodes[i]
         count = starts[i + 1] - starts[i]
         points = np.empty((count, centres.shape[1]))
         draw(seed, node, activations[i], first[node], last[node], cumulative, centres, root, roots, points)
-        weight = np.full(count, 1.0 / count)
-        atom_kernels.node(
-            lam[i], scale, support_t, points, nothing, np.arange(count), weight, 0, count, p[i], np.empty(0)
-        )  # fmt: skip
+        atom_kernels.node(lam[i], scale, support_t, points, no_cost, index, ones, 0, count, p[i], nothing)
+        share = 1.0 / count
+        for k in range(lam.shape[1]):
+            p[i, k] *= share

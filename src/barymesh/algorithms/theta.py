@@ -20,8 +20,9 @@ from barymesh.compiling import compiled
 from barymesh.errors import OptionError
 
 Floats = NDArray[np.float64]
-# values computed, and held, at a time; one number is kept for each such block already passed
+# values computed at a time; one number is kept for each such block already passed, and the last few blocks
 BLOCK = 2**16
+BLOCKS_HELD = 32
 
 
 class ThetaSequence:
@@ -36,8 +37,7 @@ class ThetaSequence:
     def __init__(self, m: int) -> None:
         self.m = whole_number("The number of blocks m", m, 1)
         self._excess_at_starts: list[float] = [0.0]
-        self._held: Floats = np.empty(BLOCK)
-        self._held_block = -1
+        self._held: dict[int, Floats] = {}
 
     def at(self, steps: ArrayLike) -> Floats:
         """``theta_k`` for every k in ``steps``, whole numbers from 1 on, in any order; an array of the same shape.
@@ -69,15 +69,17 @@ class ThetaSequence:
         return out.reshape(places.shape)
 
     def _block(self, block: int) -> Floats:
-        """The values from ``block * BLOCK + 1`` on, valid until the next call."""
-        if block != self._held_block:
-            starts = self._excess_at_starts
+        """The values from ``block * BLOCK + 1`` on."""
+        if block not in self._held:
+            if len(self._held) >= BLOCKS_HELD:
+                self._held.pop(min(self._held))
+            starts, values = self._excess_at_starts, np.empty(BLOCK)
             for current in range(min(block, len(starts) - 1), block + 1):
-                following = _fill(starts[current], current * BLOCK, self.m, self._held)
+                following = _fill(starts[current], current * BLOCK, self.m, values)
                 if current + 1 == len(starts):
                     starts.append(following)
-            self._held_block = block
-        return self._held
+            self._held[block] = values
+        return self._held[block]
 
 
 def square_change(k: Any, excess: Any, last: Any, last_excess: Any, m: int) -> Any:

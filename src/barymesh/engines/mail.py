@@ -26,20 +26,22 @@ FIRST_RING = 16
 # a ring holds so many times the messages on their way, so that it seldom needs to be settled
 ROOM = 8
 # how much larger the pool is than what is in use, so that rows are seldom collected: less for a pool of many numbers
-ROOMY, TIGHT = 4.0, 1.5
+ROOMY, TIGHT = 4.0, 2.0
 MANY_NUMBERS = 10_000_000
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the activations of a slab found: activation a received the rows ``slots[starts[a]:starts[a+1]]``, and its
-    own message, the node's ``numbers[a]``-th, goes into row ``own[a]``. Activations of one ``level`` do not depend on
-    one another."""
+    """What the activations of a slab found: activation a received the rows ``slots[first[a]:last[a]]``, and its own
+    message, the node's ``numbers[a]``-th, goes into row ``own[a]``. Activations of one ``level`` do not depend on
+    one another; ``order`` lists all by node, which is kindest to the memory."""
 
     numbers: NDArray[np.int64]
-    starts: Indices
+    first: Indices
+    last: Indices
     slots: NDArray[np.int32]
     own: NDArray[np.int32]
+    order: Indices
     level: Indices
     levels: int
 
@@ -103,10 +105,14 @@ class Mail:
             self._settle(now, most)
         own = self._take(count, now)
         kernels.announce(nodes, number, times, own, self.ring_time, self.ring_slot)
-        if self.found.shape[1] < starts[-1]:
-            self.found = np.empty((2, int(starts[-1])), dtype=np.int32)
-        numbers, slots = self.found[:, : int(starts[-1])]
         reach = self.sent_since_settled + most
+        independent = count == 0 or times[0] + self.least > times[-1]
+        # a node that acts once finds what it holds from now on: no need for a copy
+        once = self.fast and most <= 1 and independent
+        total = 0 if once else int(starts[-1])
+        if self.found.shape[1] < total:
+            self.found = np.empty((2, total), dtype=np.int32)
+        numbers, slots = self.found[:, :total]
         if self.fast:
             self._look_fast(reach, order, group, nodes, times, starts, newest, numbers, slots)
         else:
@@ -117,7 +123,7 @@ class Mail:
             )  # fmt: skip
         level = np.zeros(count, dtype=np.intp)
         levels = 1 if count else 0
-        if count and times[0] + self.least <= times[-1]:
+        if not independent:
             self.place_of[nodes, number & (self.ring_time.shape[1] - 1)] = np.arange(count)
             levels = kernels.levels_of(
                 nodes, starts, self.offsets, self.neighbours, self.acted, self.place_of, numbers, level
@@ -132,7 +138,11 @@ class Mail:
             self.messages += fate_kernels.count_copies(
                 self.names, self.offsets, self.network.reverse, nodes, number, self.faults.rates[1]
             )
-        return Found(number, starts, slots, own, level, levels)
+        if once:
+            return Found(
+                number, self.offsets[nodes], self.offsets[nodes + 1], self.held_slot, own, order, level, levels
+            )
+        return Found(number, starts[:-1], starts[1:], slots, own, order, level, levels)
 
     def _look_fast(
         self, reach: int, order: Indices, group: Indices, nodes: Indices, times: Floats, starts: Indices,
@@ -153,7 +163,7 @@ class Mail:
         """Sums ``(b, width)`` of the newest messages that the activations ``batch`` received, and from how many
         neighbours they came."""
         totals, heard = np.empty((batch.size, self.width)), np.empty(batch.size, dtype=np.int64)
-        kernels.receive(self.shares, batch, found.starts, found.slots, self.pool, NOWHERE, totals, heard)
+        kernels.receive(self.shares, batch, found.first, found.last, found.slots, self.pool, NOWHERE, totals, heard)
         return totals, heard
 
     def send(self, found: Found, batch: Indices, messages: Floats) -> None:
@@ -177,8 +187,8 @@ class Mail:
         kernels.deposit(np.arange(1, size + 1), messages, self.pool)
         totals, heard = np.empty((size, self.width)), np.empty(size, dtype=np.int64)
         kernels.receive(
-            self.shares, np.arange(size), self.offsets, (self.neighbours + 1).astype(np.int32), self.pool, NOWHERE,
-            totals, heard,
+            self.shares, np.arange(size), self.offsets[:-1], self.offsets[1:], (self.neighbours + 1).astype(np.int32),
+            self.pool, NOWHERE, totals, heard,
         )  # fmt: skip
         return totals
 
@@ -217,7 +227,7 @@ class Mail:
         used[NOWHERE] = True
         if self.fast:
             everybody = np.arange(self.network.size)
-            nothing = np.empty(self.neighbours.size, dtype=np.int32)
+            nothing = np.empty(0, dtype=np.int32)
             self._look_fast(
                 self.sent_since_settled, everybody, np.arange(self.network.size + 1), everybody,
                 np.full(self.network.size, whole_ticks(now)), self.offsets, self.acted - 1, nothing, nothing,

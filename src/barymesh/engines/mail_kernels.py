@@ -141,12 +141,12 @@ def ages_that_matter(newest, reach, ring_time, surely_there):
     return reach
 
 
-@compiled
+@compiled_parallel
 def recent(newest, ring_time, base, times, keys):
     """The last messages of every node, newest first: ``times[j, a]`` is when node j sent its message ``newest[j] - a``,
     in ticks from ``base`` on, and ``keys[j, a]`` the key of its number. There is room for a whole number of eights."""
     mask = ring_time.shape[1] - 1
-    for j in range(newest.size):
+    for j in numba.prange(newest.size):
         for a in range(times.shape[1]):
             number = newest[j] - a
             ticks = np.int64((ring_time[j, number & mask] - base) * TICKS)
@@ -245,8 +245,9 @@ def look_fast_between(
                 if age >= 0 and number > held_number[e]:
                     held_number[e] = number
                     held_slot[e] = ring_slot[j, number & mask]
-                found_number[shift + e] = held_number[e]
-                found_slot[shift + e] = held_slot[e]
+                if found_slot.size:
+                    found_number[shift + e] = held_number[e]
+                    found_slot[shift + e] = held_slot[e]
 
 
 @compiled_parallel
@@ -254,7 +255,8 @@ def look_fast(
     shares, order, group, nodes, times, starts, offsets, neighbours, edge_keys, newest, base, recent_times,
     recent_keys, low, step, count, held_number, held_slot, ring_slot, found_number, found_slot,
 ):  # fmt: skip
-    """``look`` where nothing goes wrong and delays are evenly spaced: in integers, eight messages at once."""
+    """``look`` where nothing goes wrong and delays are evenly spaced: in integers, eight messages at once. If
+    ``found_slot`` is empty, only what is held is brought up to date."""
     count_nodes = group.size - 1
     for share in numba.prange(shares):
         look_fast_between(
@@ -369,48 +371,50 @@ _add_rows: Any = intrinsic(_adding)
 
 
 @compiled
-def receive_between(begin, end, batch, starts, found_slot, pool, nowhere, totals, heard):
+def receive_between(begin, end, batch, first, last, slots, pool, nowhere, totals, heard):
     """``receive`` for the rows ``begin`` to ``end``.
 
     With many neighbours, a few columns of a few senders at a time: these stay in the fastest cache while all rows add
     them up. The order of the sum is the same.
     """
-    most = 0
+    sums = np.zeros((end - begin, pool.shape[1]))
+    large, larges, most = np.empty(end - begin, np.int64), 0, 0
     for row in range(begin, end):
-        start, stop = starts[batch[row]], starts[batch[row] + 1]
-        most = max(most, stop - start)
+        start, stop = first[batch[row]], last[batch[row]]
         count = 0
         for e in range(start, stop):
-            count += found_slot[e] != nowhere
+            count += slots[e] != nowhere
         heard[row] = count
-    sums = np.zeros((end - begin, pool.shape[1]))
-    parts = max(1, most // FEW_SENDERS)
-    if parts == 1:
-        for row in range(begin, end):
+        if stop - start > 2 * FEW_SENDERS:
+            large[larges] = row
+            larges += 1
+            most = max(most, stop - start)
+        else:
             for column in range(0, pool.shape[1], LANES):
-                _add_rows(pool, found_slot, starts[batch[row]], starts[batch[row] + 1], column, sums, row - begin)
-    else:
-        for column in range(0, pool.shape[1], LANES):
-            for part in range(parts):
-                for row in range(begin, end):
-                    start, count = starts[batch[row]], starts[batch[row] + 1] - starts[batch[row]]
-                    first, last = start + part * count // parts, start + (part + 1) * count // parts
-                    _add_rows(pool, found_slot, first, last, column, sums, row - begin)
+                _add_rows(pool, slots, start, stop, column, sums, row - begin)
+    parts = most // FEW_SENDERS
+    for column in range(0, pool.shape[1], LANES):
+        for part in range(parts):
+            for row in large[:larges]:
+                start, count = first[batch[row]], last[batch[row]] - first[batch[row]]
+                here, there = start + part * count // parts, start + (part + 1) * count // parts
+                _add_rows(pool, slots, here, there, column, sums, row - begin)
     for row in range(begin, end):
         for k in range(totals.shape[1]):
             totals[row, k] = sums[row - begin, k]
 
 
 @compiled_parallel
-def receive(shares, batch, starts, found_slot, pool, nowhere, totals, heard):
-    """For every activation a of ``batch``: the sum of the newest messages it received, ``totals (b, w)``, and how many
-    neighbours it has heard from, ``heard (b,)``. ``pool`` has a whole number of LANES columns.
+def receive(shares, batch, first, last, slots, pool, nowhere, totals, heard):
+    """For every activation a of ``batch``: ``totals (b, w)``, the sum of the newest messages it received, which are in
+    the rows ``slots[first[a]:last[a]]`` of the pool, and ``heard (b,)``, from how many neighbours. ``pool`` has a whole
+    number of LANES columns.
 
     The messages of a node are always added in the same order, so the sum does not depend on the batch.
     """
     for share in numba.prange(shares):
         receive_between(
-            share * batch.size // shares, (share + 1) * batch.size // shares, batch, starts, found_slot, pool, nowhere,
+            share * batch.size // shares, (share + 1) * batch.size // shares, batch, first, last, slots, pool, nowhere,
             totals, heard,
         )  # fmt: skip
 

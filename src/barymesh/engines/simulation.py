@@ -29,8 +29,10 @@ from barymesh.network.schedules import Schedule, Slab
 from barymesh.network.topology import Network
 from barymesh.safe_write import replacing
 
-# activations worked out together: enough to fill batches, few enough to stay in memory
+# activations whose mail is looked at together, unless the network has more nodes: looking costs a little for every node
 SLAB_ACTIVATIONS = 4096
+# activations carried out together: enough for all threads, few enough to stay in the cache
+BATCH = 1024
 FORMAT = 1
 
 
@@ -209,7 +211,7 @@ class AsynchronousSimulation(Simulation, Generic[S]):
         if self.slab.times.size == 0 and self.slab.end < until:
             self.slab = self.clock.next_slab(self.ahead)
         count = int(np.searchsorted(self.slab.times, until, side="left"))
-        count = min(count, SLAB_ACTIVATIONS)
+        count = min(count, max(SLAB_ACTIVATIONS, self.network.size))
         nodes, times = self.slab.nodes[:count], self.slab.times[:count]
         self.slab = Slab(self.slab.nodes[count:], self.slab.times[count:], self.slab.end)
         steps = self.steps + np.arange(count)
@@ -223,12 +225,13 @@ class AsynchronousSimulation(Simulation, Generic[S]):
 
     def _carry_out(self, nodes: NDArray[np.intp], times: Floats, steps: NDArray[np.int64]) -> None:
         found = self.mail.look(nodes, times, self.now)
-        everything = np.arange(nodes.size)
         for level in range(found.levels):
-            batch = everything if found.levels == 1 else np.flatnonzero(found.level == level)
-            totals, heard = self.mail.receive(found, batch)
-            some = Batch(nodes[batch], found.numbers[batch], steps[batch])
-            self.mail.send(found, batch, self.algorithm.activate(self.state, some, totals, heard))
+            independent = found.order if found.levels == 1 else found.order[found.level[found.order] == level]
+            for start in range(0, independent.size, BATCH):
+                batch = independent[start : start + BATCH]
+                totals, heard = self.mail.receive(found, batch)
+                some = Batch(nodes[batch], found.numbers[batch], steps[batch])
+                self.mail.send(found, batch, self.algorithm.activate(self.state, some, totals, heard))
         self.activations += nodes.size
 
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:

@@ -37,7 +37,7 @@ def gaussians(size: int) -> Problem:
 
 
 def oracle_alone(nodes: int = 500) -> float:
-    """Seconds for one gradient from SAMPLES samples on POINTS points, by the general oracle kernel, outputs allocated."""
+    """Seconds for one gradient from SAMPLES samples on POINTS points, by the general oracle kernel."""
     rng = np.random.default_rng(0)
     atoms = [
         Atoms(rng.normal(size=(SAMPLES, 1)), np.arange(SAMPLES), np.full(SAMPLES, 1 / SAMPLES)) for _ in range(nodes)

@@ -8,7 +8,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/python examples/nested_ellipses.py
 
 test: $(VENV)/.testing
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.linting
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh import memory
-from barymesh.engines import fate_kernels
+from barymesh.engines import fate_kernels, sum_kernels
 from barymesh.engines import mail_kernels as kernels
 from barymesh.network.delays import Delay
 from barymesh.network.faults import FaultTable
@@ -28,6 +28,7 @@ ROOM = 8
 # how much larger the pool is than what is in use, so that rows are seldom collected: less for a pool of many numbers
 ROOMY, TIGHT = 4.0, 2.0
 MANY_NUMBERS = 10_000_000
+CACHE_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Mail:
         edges, size = network.neighbours.size, network.size
         # parts of the work, for the threads to share
         self.shares = 2 * numba.get_num_threads()
-        self.columns = -(-width // kernels.LANES) * kernels.LANES
+        self.columns = -(-width // sum_kernels.LANES) * sum_kernels.LANES
         self.offsets = network.offsets
         self.neighbours = network.neighbours.astype(np.uint32)
         table = delays.table(network)
@@ -74,7 +75,7 @@ class Mail:
         self.since = np.zeros(size)
         self.acted: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
         self._make_rings(FIRST_RING)
-        self.pool: Floats = np.zeros((1, self.columns))
+        self.pool: Floats = aligned((1, self.columns), float)
         self.free: NDArray[np.int32] = np.empty(0, dtype=np.int32)
         # what the last look found: kept, because new memory for every slab would cost more than the look
         self.found: NDArray[np.int32] = np.empty((2, 0), dtype=np.int32)
@@ -90,7 +91,7 @@ class Mail:
     def hand_out(self, messages: Floats) -> None:
         """Give everybody the first message ``(m, width)`` of all its neighbours, as before time 0."""
         rows = self._take(self.network.size, 0.0)
-        kernels.deposit(rows, messages, self.pool)
+        sum_kernels.deposit(rows, messages, self.pool)
         self.held_slot[:] = rows[self.network.neighbours]
         self.messages += self.network.neighbours.size
 
@@ -151,7 +152,7 @@ class Mail:
         base = float(times[0]) if times.size else 0.0
         ages = kernels.ages_that_matter(newest, reach, self.ring_time, base - self.most)
         shape = (self.network.size, -(-ages // 8) * 8)
-        sent, keys = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.uint32)
+        sent, keys = aligned(shape, np.int32), aligned(shape, np.uint32)
         kernels.recent(newest, self.ring_time, base, sent, keys)
         kernels.look_fast(
             self.shares, order, group, nodes, times, starts, self.offsets, self.neighbours, self.edge_keys, newest,
@@ -163,12 +164,12 @@ class Mail:
         """Sums ``(b, width)`` of the newest messages that the activations ``batch`` received, and from how many
         neighbours they came."""
         totals, heard = np.empty((batch.size, self.width)), np.empty(batch.size, dtype=np.int64)
-        kernels.receive(self.shares, batch, found.first, found.last, found.slots, self.pool, NOWHERE, totals, heard)
+        sum_kernels.receive(self.shares, batch, found.first, found.last, found.slots, self.pool, NOWHERE, totals, heard)
         return totals, heard
 
     def send(self, found: Found, batch: Indices, messages: Floats) -> None:
         """Hand in the messages ``(b, width)`` of the activations ``batch``."""
-        kernels.deposit(found.own[batch], messages, self.pool)
+        sum_kernels.deposit(found.own[batch], messages, self.pool)
 
     def round(self, number: int, start: float) -> tuple[float, int]:
         """Everybody sends its message ``number`` to all neighbours at time ``start`` or as soon as it can: when the
@@ -183,10 +184,10 @@ class Mail:
         """The sums ``(m, width)`` of the neighbours' messages ``(m, width)``, all received."""
         size = self.network.size
         if len(self.pool) <= size:
-            self.pool = np.zeros((size + 1, self.columns))
-        kernels.deposit(np.arange(1, size + 1), messages, self.pool)
+            self.pool = aligned((size + 1, self.columns), float)
+        sum_kernels.deposit(np.arange(1, size + 1), messages, self.pool)
         totals, heard = np.empty((size, self.width)), np.empty(size, dtype=np.int64)
-        kernels.receive(
+        sum_kernels.receive(
             self.shares, np.arange(size), self.offsets[:-1], self.offsets[1:], (self.neighbours + 1).astype(np.int32),
             self.pool, NOWHERE, totals, heard,
         )  # fmt: skip
@@ -211,7 +212,7 @@ class Mail:
                     f"Keeping the last messages of {self.network.size} nodes, {self.width} numbers each,",
                     "Use a smaller network or support, or shorter delays.",
                 )
-                pool = np.zeros((max(wanted, len(self.pool)), self.columns))
+                pool = aligned((max(wanted, len(self.pool)), self.columns), float)
                 pool[: len(self.pool)] = self.pool
                 self.free = np.concatenate([self.free, np.arange(len(self.pool), len(pool), dtype=np.int32)])
                 self.pool = pool
@@ -270,6 +271,17 @@ class Mail:
         """Go on from what ``saved`` gave."""
         stored = dict(stored)
         self.sent_since_settled, self.messages = map(int, stored.pop("counts"))
+        pool = stored.pop("pool")
+        self.pool = aligned(pool.shape, float)
+        self.pool[:] = pool
         for name, value in stored.items():
             setattr(self, name, value.copy())
         self.place_of = np.zeros(self.ring_slot.shape, dtype=np.int32)
+
+
+def aligned(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
+    """Zeros that begin with a cache line: vectors that straddle two lines would cost twice as much to load."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    memory_block = np.zeros(size + CACHE_LINE, dtype=np.uint8)
+    skipped = -memory_block.ctypes.data % CACHE_LINE
+    return memory_block[skipped : skipped + size].view(kind).reshape(shape)

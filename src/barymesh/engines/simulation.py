@@ -33,6 +33,8 @@ from barymesh.safe_write import replacing
 SLAB_ACTIVATIONS = 4096
 # activations carried out together: enough for all threads, few enough to stay in the cache
 BATCH = 1024
+# seconds: a round takes some time even where no message does, or time would stand still
+LEAST_ROUND = 2.0**-6
 FORMAT = 1
 
 
@@ -294,7 +296,8 @@ class SynchronousSimulation(Simulation, Generic[S]):
 
     def _advance(self, until: float) -> None:
         if self.round_ends < 0:
-            self.round_ends, count = self.mail.round(self.steps, self.now)
+            end, count = self.mail.round(self.steps, self.now)
+            self.round_ends = max(end, self.now + LEAST_ROUND)
             self.sent += count
         resets = self.faults.resets
         due = resets[self.resets_done][0] if self.resets_done < len(resets) else np.inf

@@ -6,8 +6,6 @@ import csv
 import gzip
 import json
 import os
-import re
-import signal
 import struct
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from typer.testing import CliRunner
 
 import barymesh as bm
 from barymesh.cli import app
+from tests.terminal import interrupted_on_a_terminal
 
 OUTPUTS = ["barycenter.png", "result.npz", "summary.json", "weights.csv"]
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -453,7 +452,7 @@ def test_ctrl_c_with_json_still_prints_json(inside, monkeypatch):
 def test_ctrl_c_keeps_the_result_and_resume_finishes_it(inside):
     """A real process on a terminal, a real signal: once progress shows iterations, Ctrl-C, and then --resume."""
     command = [sys.executable, "-m", "barymesh", *map(str, ABC), "--tol", "0", "--max-iter", "1000000000"]
-    code, shown = interrupted_on_a_terminal(command)
+    code, shown = interrupted_on_a_terminal(command, rb"iteration \d{3}")
     assert code == 130, shown
     assert "Traceback" not in shown
     assert sorted(path.name for path in (inside / "out").iterdir()) == OUTPUTS
@@ -469,35 +468,3 @@ def test_ctrl_c_keeps_the_result_and_resume_finishes_it(inside):
     resumed = bm.load("out/result.npz")
     assert resumed.iterations < expected.iterations
     assert np.abs(resumed.weights - expected.weights).sum() < 1e-6
-
-
-def interrupted_on_a_terminal(command):
-    """Start a command whose progress goes to a terminal, press Ctrl-C after 100 iterations or more."""
-    import pty
-    import select
-
-    terminal, inner = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm"}
-    environment.pop("TTY_COMPATIBLE", None)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=inner, env=environment)
-    os.close(inner)
-    shown, asked = b"", False
-    try:
-        while select.select([terminal], [], [], PATIENCE)[0]:
-            try:
-                read = os.read(terminal, 65536)
-            except OSError:
-                # Linux says so when the other side is closed
-                break
-            if not read:
-                break
-            shown += read
-            if not asked and re.search(rb"iteration \d{3}", shown):
-                process.send_signal(signal.SIGINT)
-                asked = True
-        code = process.wait(PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-    return code, shown.decode(errors="replace")

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from barymesh.cli import app
 from barymesh.config import Gaussians
 from barymesh.errors import DriftWarning, NumericalError
 from barymesh.network import Crash, Loss, Uniform
+from tests.terminal import interrupted_on_a_terminal
 
 # a guard against hanging, not a measurement: compiling the kernels for the first time takes a while
 PATIENCE = 600
@@ -309,7 +309,9 @@ def test_resume_needs_the_same_run(tmp_path):
 def test_a_real_ctrl_c_keeps_the_run(tmp_path):
     """A process on a terminal, a signal: once progress shows virtual time, Ctrl-C, and then --resume."""
     endless = config_in(tmp_path, 'method = "dcwb"\nduration = 1e9\n')
-    code, shown = interrupted_on_a_terminal([sys.executable, "-m", "barymesh", "simulate", str(endless)])
+    code, shown = interrupted_on_a_terminal(
+        [sys.executable, "-m", "barymesh", "simulate", str(endless)], rb"[1-9]\d* of 1e\+09 virtual seconds"
+    )
     assert code == 130, shown
     assert "Traceback" not in shown
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == OUTPUTS
@@ -318,38 +320,6 @@ def test_a_real_ctrl_c_keeps_the_run(tmp_path):
     until = stopped.history["time"][-1] + 3
     assert call("simulate", config_in(tmp_path, f'method = "dcwb"\nduration = {until}\n'), "--resume").exit_code == 0
     same_numbers(bm.load(tmp_path / "out" / "result.npz"), by_the_api(duration=until))
-
-
-def interrupted_on_a_terminal(command):
-    """Start a command whose progress goes to a terminal, press Ctrl-C once some virtual time has passed."""
-    import pty
-    import select
-
-    terminal, inner = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
-    environment.pop("TTY_COMPATIBLE", None)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=inner, env=environment)
-    os.close(inner)
-    shown, asked = b"", False
-    try:
-        while select.select([terminal], [], [], PATIENCE)[0]:
-            try:
-                read = os.read(terminal, 65536)
-            except OSError:
-                # Linux says so when the other side is closed
-                break
-            if not read:
-                break
-            shown += read
-            if not asked and re.search(rb"[1-9]\d* of 1e\+09 virtual seconds", shown):
-                process.send_signal(signal.SIGINT)
-                asked = True
-        code = process.wait(PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-    return code, shown.decode(errors="replace")
 
 
 # several methods

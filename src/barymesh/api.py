@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from barymesh.algorithms import NETWORK_METHODS
 from barymesh.checks import real_number, whole_number
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import NumericalError, OptionError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from barymesh.exact.solver import State
 
 METHODS = ("sinkhorn",)
-NETWORK_METHODS = ("dcwb", "a2dwb", "a2dwb_naive")
 
 
 def barycenter(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from barymesh.api import NETWORK_METHODS
+from barymesh.algorithms import NETWORK_METHODS
 from barymesh.checks import real_number, whole_number
 from barymesh.errors import ConfigError, NetworkError, OptionError
 from barymesh.files import KINDS

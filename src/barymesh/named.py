@@ -13,7 +13,7 @@ def parse_named(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the arguments in ``name:key=value,key=value``; numbers, true and false become such."""
     name, *rest = text.replace(",", ":").split(":")
     arguments = {}
-    for part in rest:
+    for part in filter(None, rest):
         key, _, value = part.partition("=")
         arguments[key.strip()] = _value(value.strip())
     return name.strip(), arguments

@@ -79,7 +79,7 @@ def simulate(
     network: Network,
     options: Options,
     *,
-    callback: Callable[[Simulation], bool | None] | None = None,
+    callback: Callable[[Simulation[Any]], bool | None] | None = None,
     progress: bool = False,
 ) -> Result:
     """Run in virtual time, record on the way, and certify what comes out."""
@@ -100,7 +100,7 @@ def simulate(
     return _result(problem, network, options, simulation, STATUS[ending], before + time.perf_counter() - began)
 
 
-def build_simulation(problem: Problem, network: Network, options: Options, recorder: Recorder) -> Simulation:
+def build_simulation(problem: Problem, network: Network, options: Options, recorder: Recorder) -> Simulation[Any]:
     """The engine for checked options, at time 0."""
     assert isinstance(options.delays, Delay)
     assert isinstance(options.schedule, Schedule)
@@ -173,7 +173,7 @@ def _optimum(problem: Problem, weights: ArrayLike) -> float:
 
 
 def _result(
-    problem: Problem, network: Network, options: Options, simulation: Simulation, status: Status, seconds: float
+    problem: Problem, network: Network, options: Options, simulation: Simulation[Any], status: Status, seconds: float
 ) -> Result:
     duals = simulation.duals()
     oracle = simulation.recorder.oracle
@@ -185,7 +185,7 @@ def _result(
     p = p / p.sum()
     bounds = certify(oracle, problem.weights, x, log_p, p, problem.largest_cost())
     feasibility = feasibility_residual(duals, problem.weights)
-    if not simulation.conserves:
+    if not simulation.method.conserves:
         warnings.warn(
             f"{options.method} does not keep the sum of the duals: its nodes drift to a measure that is not the "
             f"barycenter. The feasibility residual is now {feasibility:.3g}, and only 0 is right. "
@@ -209,7 +209,7 @@ def _result(
         seconds=seconds,
         history=simulation.recorder.history,
         messages=simulation.messages,
-        bytes=8 * simulation.messages * simulation.width,
+        bytes=8 * simulation.messages * simulation.method.width,
         network=network,
         snapshots=simulation.recorder.kept_snapshots,
         recording_seconds=simulation.recorder.seconds,

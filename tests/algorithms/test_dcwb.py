@@ -28,15 +28,19 @@ def test_it_is_algorithm_3_of_dvurechensky():
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
     laplacian = network.laplacian.toarray()
     smoothness = network.lambda_max / 0.2
-    zeta = eta = np.zeros((5, 12))
+    zeta = eta = estimate = np.zeros((5, 12))
     total = 0.0
     for _ in range(40):
         alpha = max(np.roots([2 * smoothness, -1, -total]))
         lam = (alpha * zeta + total * eta) / (total + alpha)
-        zeta = zeta - alpha * laplacian @ oracle.value_and_gradient(lam)[1]
+        p = oracle.value_and_gradient(lam)[1]
+        zeta = zeta - alpha * laplacian @ p
         eta = (alpha * zeta + total * eta) / (total + alpha)
+        estimate = (alpha * p + total * estimate) / (total + alpha)
         total += alpha
-    result = run(20.0)
+    states = []
+    result = run(20.0, callback=lambda simulation: states.append(simulation.state.estimate.copy()))
+    np.testing.assert_allclose(states[-1], estimate, atol=1e-12)
     assert result.iterations == 40 * 5
     np.testing.assert_allclose(result.duals, eta, atol=1e-12)
     assert result.feasibility < 1e-13

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.algorithms.steps import constant_batch, growing_batch, practical_step, theoretical_step
+from barymesh.algorithms.steps import growing_batch, practical_step, theoretical_step
 from barymesh.algorithms.theta import BLOCK, ThetaSequence, square_change
 from barymesh.errors import OptionError
 
@@ -151,9 +151,6 @@ def test_one_step_changes_the_square_by_theta():
         (lambda: theoretical_step(1.0, 1, 0), ["blocks is 0", "at least 1"]),
         (lambda: practical_step(-0.1, 2.0), ["reg is -0.1", "positive"]),
         (lambda: practical_step(0.1, 0.0), ["lambda_max is 0.0"]),
-        (lambda: constant_batch([0.5], 0), ["batch size is 0", "at least 1"]),
-        (lambda: constant_batch([1.5], 1), ["theta contains 1.5", "at most 1"]),
-        (lambda: constant_batch([math.nan], 1), ["theta contains nan"]),
         (lambda: batch([0.0]), ["theta contains 0.0"]),
         (lambda: batch([0.5], epsilon=0), ["epsilon is 0"]),
         (lambda: batch([0.5], epsilon=1e-300), ["1e-300", "ask for less"]),
@@ -227,7 +224,3 @@ def test_the_growing_batch_grows_like_the_steps():
     assert sizes[0, 0] == math.ceil(8 * 3 / (7 * 0.1))
     assert sizes[1, 1] / sizes[1, 0] == pytest.approx(2, rel=0.01)
     assert batch(theta, epsilon=1e9).tolist() == [[1, 1], [1, 1]]
-
-
-def test_the_constant_batch_is_constant():
-    assert constant_batch([[0.5, 0.2], [0.1, 1.0]], 7).tolist() == [[7, 7], [7, 7]]

@@ -42,8 +42,8 @@ class State:
 S = TypeVar("S", bound=State)
 
 
-class Algorithm(ABC, Generic[S]):
-    """An asynchronous algorithm. ``width`` numbers make a message; a newer message of a node replaces an older one.
+class Method(ABC, Generic[S]):
+    """What engines need to know of every algorithm. ``width`` numbers make a message.
 
     ``conserves``: whether the duals stay feasible, ``sum_i w_i lam_i = 0``, whatever happens.
     """
@@ -57,6 +57,18 @@ class Algorithm(ABC, Generic[S]):
         """All nodes as they begin."""
 
     @abstractmethod
+    def reset(self, state: S, node: int) -> None:
+        """The node forgets everything and begins again."""
+
+    @abstractmethod
+    def duals(self, state: S, steps: int) -> Floats:
+        """``lam (m, n)`` after so many activations in all."""
+
+
+class Algorithm(Method[S]):
+    """An asynchronous algorithm. A newer message of a node replaces an older one."""
+
+    @abstractmethod
     def first_messages(self, state: S) -> Floats:
         """``(m, width)``: what every node has told its neighbours before time 0."""
 
@@ -67,25 +79,9 @@ class Algorithm(ABC, Generic[S]):
         ``totals (b, width)`` are the sums of the newest messages received, from ``heard (b,)`` neighbours.
         """
 
-    @abstractmethod
-    def reset(self, state: S, node: int) -> None:
-        """The node forgets everything and begins again."""
 
-    @abstractmethod
-    def duals(self, state: S, steps: int) -> Floats:
-        """``lam (m, n)`` after so many activations in all."""
-
-
-class Rounds(ABC, Generic[S]):
+class Rounds(Method[S]):
     """A synchronous algorithm: all nodes send, everybody waits for everything, all nodes update."""
-
-    name: str
-    width: int
-    conserves: bool
-
-    @abstractmethod
-    def start(self) -> S:
-        """All nodes as they begin."""
 
     @abstractmethod
     def messages(self, state: S) -> Floats:
@@ -94,11 +90,3 @@ class Rounds(ABC, Generic[S]):
     @abstractmethod
     def update(self, state: S, sent: Floats, totals: Floats) -> None:
         """End the round: ``totals (m, width)`` are the sums of the neighbours' messages, ``sent`` the node's own."""
-
-    @abstractmethod
-    def reset(self, state: S, node: int) -> None:
-        """The node forgets everything and begins again."""
-
-    @abstractmethod
-    def duals(self, state: S, steps: int) -> Floats:
-        """``lam (m, n)``."""

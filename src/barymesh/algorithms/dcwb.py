@@ -26,7 +26,8 @@ from barymesh.problem import Problem
 
 @dataclass
 class DCWBState(State):
-    """``zeta, eta, estimate (m, n)``; ``total`` is C and ``rounds`` their number."""
+    """``zeta, eta (m, n)``; ``estimate (m, n)`` is phat, for callbacks that want the published primal estimate;
+    ``total`` is C and ``rounds`` their number."""
 
     zeta: Floats
     eta: Floats

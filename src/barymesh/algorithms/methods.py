@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.algorithms import NETWORK_METHODS
 from barymesh.algorithms.a2dwb import A2DWB
 from barymesh.algorithms.base import Algorithm, Rounds
 from barymesh.algorithms.dcwb import DCWB
@@ -20,8 +21,6 @@ from barymesh.errors import OptionError
 from barymesh.named import build_named
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
-
-METHODS = ("dcwb", "a2dwb", "a2dwb_naive")
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ def build_algorithm(
 ) -> Algorithm[Any] | Rounds[Any]:
     """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
     activations of the network that a message may be late, for the theory."""
-    if method not in METHODS:
-        raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(METHODS)}.")
+    if method not in NETWORK_METHODS:
+        raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
     length = choose_step(step, problem, network, staleness)
     gradients = _gradients(batch, problem, network)
     if method == "dcwb":

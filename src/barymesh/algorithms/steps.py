@@ -65,11 +65,6 @@ def growing_batch(theta: ArrayLike, *, epsilon: float, variance: float, smoothne
     return np.maximum(wanted, 1.0).astype(np.intp)
 
 
-def constant_batch(theta: ArrayLike, size: int) -> Indices:
-    """``size`` samples at every step: the same shape as ``theta``."""
-    return np.full(_checked_theta(theta).shape, whole_number("The batch size", size, 1), dtype=np.intp)
-
-
 def _positive(name: str, value: Any) -> float:
     number = real_number(value)
     if number is None or number <= 0:

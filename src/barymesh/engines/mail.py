@@ -234,7 +234,7 @@ class Mail:
                 np.full(self.network.size, whole_ticks(now)), self.offsets, self.acted - 1, nothing, nothing,
             )  # fmt: skip
             oldest = kernels.keep_recent(
-                self.offsets, self.neighbours, self.acted, self.held_number, self.held_slot, self.ring_slot, used
+                self.neighbours, self.acted, self.held_number, self.held_slot, self.ring_slot, used
             )
         else:
             oldest = kernels.settle(

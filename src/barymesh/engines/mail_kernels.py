@@ -262,7 +262,7 @@ def look_fast(
 
 
 @compiled
-def keep_recent(offsets, neighbours, acted, held_number, held_slot, ring_slot, used):
+def keep_recent(neighbours, acted, held_number, held_slot, ring_slot, used):
     """Mark the rows of the pool still needed where nothing is lost: all that are held, and all newer than the oldest
     held of their sender. Returns the age of the oldest of these, counted in messages of its sender."""
     mask = ring_slot.shape[1] - 1

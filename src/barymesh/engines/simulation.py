@@ -17,7 +17,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.algorithms.base import Algorithm, Batch, Floats, Rounds, S, State
+from barymesh.algorithms.base import Algorithm, Batch, Floats, Method, Rounds, S
 from barymesh.engines import fate_kernels
 from barymesh.engines.mail import Mail
 from barymesh.engines.recorder import Recorder
@@ -38,33 +38,39 @@ LEAST_ROUND = 2.0**-6
 FORMAT = 1
 
 
-class Simulation(ABC):
+class Simulation(ABC, Generic[S]):
     """A run in virtual time. ``run(until)`` may be called again and again; ``save`` and ``restore`` keep everything.
 
     ``fingerprint`` describes the run; a file of another run is refused.
     """
 
-    state: State
-    steps: int
-    now: float
-
-    def __init__(self, network: Network, recorder: Recorder, record_every: float, fingerprint: str) -> None:
+    def __init__(
+        self,
+        algorithm: Method[S],
+        network: Network,
+        recorder: Recorder,
+        *,
+        delays: Delay,
+        faults: FaultTable,
+        seed: int,
+        record_every: float,
+        fingerprint: str = "",
+    ) -> None:
         self.network, self.recorder, self.record_every = network, recorder, record_every
-        self.fingerprint = fingerprint
-        self.seconds = 0.0
-        self.activations = 0
-        self.records = 0
-        self.now = 0.0
-        self.steps = 0
+        self.method, self.faults, self.fingerprint = algorithm, faults, fingerprint
+        self.mail = Mail(network, algorithm.width, delays, faults, seed)
+        self.state: S = algorithm.start()
+        self.now, self.seconds = 0.0, 0.0
+        self.steps, self.activations, self.records, self.resets_done = 0, 0, 0, 0
 
     @property
     @abstractmethod
     def messages(self) -> int:
         """Messages sent so far, copies included."""
 
-    @abstractmethod
     def duals(self) -> Floats:
         """``lam (m, n)`` now."""
+        return self.method.duals(self.state, self.steps)
 
     @abstractmethod
     def _advance(self, until: float) -> None:
@@ -78,7 +84,7 @@ class Simulation(ABC):
     def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
         """Go on from what ``_parts`` gave."""
 
-    def run(self, until: float, callback: Callable[[Simulation], bool | None] | None = None) -> str:
+    def run(self, until: float, callback: Callable[[Simulation[S]], bool | None] | None = None) -> str:
         """Run to virtual time ``until``, recording on the way. Ctrl-C stops after the slab at hand.
 
         ``callback`` is called after every record; True stops the run. Returns "finished", "stopped" or "interrupted".
@@ -87,7 +93,7 @@ class Simulation(ABC):
             while True:
                 due = self.records * self.record_every
                 if due <= self.now:
-                    self.recorder.record(self.now, self.duals(), self.activations, self.messages, self.width)
+                    self.recorder.record(self.now, self.duals(), self.activations, self.messages, self.method.width)
                     self.records += 1
                     if callback is not None and callback(self):
                         return "stopped"
@@ -99,16 +105,6 @@ class Simulation(ABC):
                 began = time.perf_counter()
                 self._advance(min(due, until))
                 self.seconds += time.perf_counter() - began
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Numbers in a message."""
-
-    @property
-    @abstractmethod
-    def conserves(self) -> bool:
-        """Whether the algorithm keeps the duals feasible."""
 
     def save(self, path: str | Path) -> Path:
         """Write everything needed to go on, replacing an old file only when the new one is complete."""
@@ -157,7 +153,7 @@ class Simulation(ABC):
         self._rebuild(parts)
 
 
-class AsynchronousSimulation(Simulation, Generic[S]):
+class AsynchronousSimulation(Simulation[S]):
     """Nodes act when the schedule says so, on whatever they have received by then."""
 
     def __init__(
@@ -166,39 +162,22 @@ class AsynchronousSimulation(Simulation, Generic[S]):
         network: Network,
         recorder: Recorder,
         *,
-        delays: Delay,
         schedule: Schedule,
-        faults: FaultTable,
         seed: int,
-        record_every: float,
-        fingerprint: str = "",
+        **common: Any,
     ) -> None:
-        super().__init__(network, recorder, record_every, fingerprint)
-        self.algorithm, self.faults = algorithm, faults
-        self.mail = Mail(network, algorithm.width, delays, faults, seed)
+        super().__init__(algorithm, network, recorder, seed=seed, **common)
+        self.algorithm = algorithm
         self.clock = schedule.clock(network.size, seed)
-        self.state: S = algorithm.start()
         self.mail.hand_out(algorithm.first_messages(self.state))
         self.slab = Slab(np.empty(0, dtype=np.intp), np.empty(0), 0.0)
         # how far ahead the schedule is drawn: within the least delay no message can arrive
         usual = SLAB_ACTIVATIONS / self.clock.rate
         self.ahead = min(self.mail.least, usual) if self.mail.least > 0 else usual
-        self.resets_done = 0
 
     @property
     def messages(self) -> int:
         return self.mail.messages
-
-    @property
-    def width(self) -> int:
-        return self.algorithm.width
-
-    @property
-    def conserves(self) -> bool:
-        return self.algorithm.conserves
-
-    def duals(self) -> Floats:
-        return self.algorithm.duals(self.state, self.steps)
 
     def _advance(self, until: float) -> None:
         resets = self.faults.resets
@@ -252,47 +231,22 @@ class AsynchronousSimulation(Simulation, Generic[S]):
         self.resets_done = int(slab["resets"])
 
 
-class SynchronousSimulation(Simulation, Generic[S]):
+class SynchronousSimulation(Simulation[S]):
     """Everybody waits for everybody: a round lasts as long as its slowest message.
 
     A lost message is sent again, after as long as it would have taken; nodes that sleep or are down, and links that are
     cut, are waited for.
     """
 
-    def __init__(
-        self,
-        algorithm: Rounds[S],
-        network: Network,
-        recorder: Recorder,
-        *,
-        delays: Delay,
-        faults: FaultTable,
-        seed: int,
-        record_every: float,
-        fingerprint: str = "",
-    ) -> None:
-        super().__init__(network, recorder, record_every, fingerprint)
-        self.algorithm, self.faults = algorithm, faults
-        self.mail = Mail(network, algorithm.width, delays, faults, seed)
-        self.state: S = algorithm.start()
+    def __init__(self, algorithm: Rounds[S], network: Network, recorder: Recorder, **common: Any) -> None:
+        super().__init__(algorithm, network, recorder, **common)
+        self.algorithm = algorithm
         self.round_ends = -1.0
-        self.resets_done = 0
         self.sent = 0
 
     @property
     def messages(self) -> int:
         return self.sent
-
-    @property
-    def width(self) -> int:
-        return self.algorithm.width
-
-    @property
-    def conserves(self) -> bool:
-        return self.algorithm.conserves
-
-    def duals(self) -> Floats:
-        return self.algorithm.duals(self.state, self.steps)
 
     def _advance(self, until: float) -> None:
         if self.round_ends < 0:

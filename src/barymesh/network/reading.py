@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from barymesh.checks import as_floats, whole_number
 from barymesh.errors import NetworkError
+from barymesh.named import parse_named
 from barymesh.network import generators, random_generators
 from barymesh.network.edge_file import SUFFIXES, read_edges
 from barymesh.network.topology import Network, check_edges, listed, require_size
@@ -78,22 +78,18 @@ def as_network(value: Any, size: int, seed: int = 0) -> Network:
 
 
 def _from_name(text: str, size: int, seed: int) -> Network:
-    name, _, rest = text.strip().partition(":")
+    name, arguments = parse_named(text)
     if name not in GENERATORS:
         raise NetworkError(
             f"There is no network called {name!r}. Known: {', '.join(GENERATORS)}; or give a file of edges."
         )
     make = GENERATORS[name]
     known = [parameter for parameter in inspect.signature(make).parameters if parameter not in ("m", "seed")]
-    arguments: dict[str, int | float] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, number = (piece.strip() for piece in part.partition("="))
+    for key, value in arguments.items():
         if key not in known:
             raise NetworkError(f"{text!r}: {name} has no argument {key!r}. It has {', '.join(known) or 'none'}.")
-        try:
-            arguments[key] = int(number) if re.fullmatch(r"[+-]?\d+", number) else float(number)
-        except ValueError as error:
-            raise NetworkError(f"{text!r}: {key} is {number!r}, not a number. Write {name}:{key}=<number>.") from error
+        if not isinstance(value, int | float):
+            raise NetworkError(f"{text!r}: {key} is {value!r}, not a number. Write {name}:{key}=<number>.")
     return make(size, **arguments, seed=seed)
 
 

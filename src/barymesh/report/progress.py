@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barymesh.engines.simulation import Simulation
@@ -51,8 +51,8 @@ def _share(first: float, error: float, tol: float, iteration: int, max_iter: int
 
 @contextmanager
 def following_time(
-    duration: float, title: str, callback: Callable[[Simulation], bool | None] | None
-) -> Iterator[Callable[[Simulation], bool | None]]:
+    duration: float, title: str, callback: Callable[[Simulation[Any]], bool | None] | None
+) -> Iterator[Callable[[Simulation[Any]], bool | None]]:
     """The same for a run in virtual time: the bar measures virtual seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -61,7 +61,7 @@ def following_time(
     with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
         task = bar.add_task(title, total=duration, detail="preparing")
 
-        def watch(simulation: Simulation) -> bool | None:
+        def watch(simulation: Simulation[Any]) -> bool | None:
             detail = f"{simulation.now:.4g} of {duration:.4g} virtual seconds, {simulation.activations:,} activations"
             bar.update(task, completed=min(simulation.now, duration), detail=detail)
             return callback(simulation) if callback else None

@@ -23,6 +23,7 @@ bench: $(VENV)/.benching
 	$(BIN)/python -m benchmarks
 
 clean:
+	find src benchmarks -name '*.nb[ic]' -delete
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out
 
 $(BIN)/python:

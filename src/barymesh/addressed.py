@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from barymesh.compiling import compiled, compiled_inline
-from barymesh.oracle.vector_math import fast_log
+from barymesh.oracle.vector_math import fast_log, fma
 
 # what the draws are for
 CHOICES, NORMALS, DELAYS, CLOCKS, ORDERS = range(5)
@@ -67,14 +67,13 @@ def sine_and_cosine(quarters):
     whole = np.floor(quarters + 0.5)
     r = (quarters - whole) * HALF_PI
     z = r * r
-    sine = r * (
-        1.0
-        + z * (-1 / 6 + z * (1 / 120 + z * (-1 / 5040 + z * (1 / 362880 + z * (-1 / 39916800 + z * (1 / 6227020800))))))
-    )
-    cosine = 1.0 + z * (
-        -1 / 2
-        + z * (1 / 24 + z * (-1 / 720 + z * (1 / 40320 + z * (-1 / 3628800 + z * (1 / 479001600 - z / 87178291200)))))
-    )
+    sine = fma(z, 1 / 6227020800, -1 / 39916800)
+    for coefficient in (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0):
+        sine = fma(z, sine, coefficient)
+    sine *= r
+    cosine = fma(z, -1 / 87178291200, 1 / 479001600)
+    for coefficient in (-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0):
+        cosine = fma(z, cosine, coefficient)
     # arithmetic, not branches, which random angles would mispredict: an odd quarter swaps the two, the sign alternates
     odd = np.float64(np.int64(whole) & 1)
     sign = 1.0 - np.float64(np.int64(whole) & 2)

@@ -39,8 +39,10 @@ def compare(rows, points, metric, relative, weights):
     reg = relative * float(np.median(cost))
     expected, pot_error = pot_barycenter(rows / rows.sum(axis=1, keepdims=True), cost, reg, weights / weights.sum())
     result = bm.barycenter(rows, points, reg=reg, weights=weights, cost=metric, tol=1e-10, max_iter=20_000)
-    assert result.success
+    # a small reg makes plateaus, on which any iteration may crawl; where POT's plain one arrives, ours must
+    assert result.success or pot_error > 1e-9
     # where POT itself has not converged in its iterations, ours can only be as close as POT is to the truth
+    assert result.consensus < max(1e-9, pot_error)
     assert np.abs(result.weights - expected).sum() < max(1e-7, 200 * pot_error if pot_error > 1e-10 else 0)
     return pot_error
 

@@ -44,13 +44,15 @@ class Anderson:
         if self.open_slot >= 0:
             kernels.close_slot(r, self.relaxation, self.changes[self.open_slot], self.moves[self.open_slot])
             self.count = min(self.count + 1, self.depth)
-        accelerated = self.count > 0 and self.waiting == 0
-        used = self.count if accelerated else 0
-        coefficients = np.zeros(max(used, 1))
-        if accelerated:
-            parts = np.zeros((x.shape[0], used, used + 1))
-            kernels.gram(self.changes, used, r, weights, p, parts)
-            coefficients = _solve(parts.sum(axis=0))
+        used, coefficients = 0, np.zeros(1)
+        if self.count > 0 and self.waiting == 0:
+            parts = np.zeros((x.shape[0], self.count, self.count + 1))
+            kernels.gram(self.changes, self.count, r, weights, p, parts)
+            table = parts.sum(axis=0)
+            # residuals too large to be squared: the plain step can do without
+            if np.isfinite(table).all():
+                used, coefficients = self.count, _solve(table)
+        accelerated = used > 0
         self.waiting = max(0, self.waiting - 1)
         slot = (self.open_slot + 1) % max(self.depth, 1)
         relaxation = self.relaxation if accelerated else 1.0

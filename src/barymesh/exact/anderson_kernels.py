@@ -6,7 +6,8 @@ import numba
 import numpy as np
 
 from barymesh.compiling import compiled_parallel
-from barymesh.oracle.vector_math import fast_exp
+from barymesh.oracle.vector_math import fast_exp, fma
+from barymesh.oracle.vector_sums import dot, sum_of
 
 
 @compiled_parallel
@@ -21,7 +22,7 @@ def weighted_mean(rows, weights, out):
             w = weights[i]
             part = rows[i, start:stop]
             for k in range(stop - start):
-                total[k] += w * part[k]
+                total[k] = fma(part[k], w, total[k])
 
 
 @compiled_parallel
@@ -29,12 +30,12 @@ def residual(log_p, mean, p, out_error):
     """``log_p <- mean - log_p`` row by row; ``out_error[i] = sum_l |p_i(l) - p(l)|``."""
     for i in numba.prange(log_p.shape[0]):
         line = log_p[i]
-        error = 0.0
+        gaps = np.empty(line.size)
         for k in range(line.size):
-            error += abs(fast_exp(line[k]) - p[k])
+            gaps[k] = abs(fast_exp(line[k]) - p[k])
         for k in range(line.size):
             line[k] = mean[k] - line[k]
-        out_error[i] = error
+        out_error[i] = sum_of(gaps)
 
 
 @compiled_parallel
@@ -61,15 +62,8 @@ def gram(changes, count, r, weights, p, out):
             for k in range(p.size):
                 scaled[k] = weights[i] * p[k] * left[k]
             for s in range(q, count):
-                right = changes[s, i]
-                total = 0.0
-                for k in range(p.size):
-                    total += scaled[k] * right[k]
-                out[i, q, s] = total
-            total = 0.0
-            for k in range(p.size):
-                total += scaled[k] * line[k]
-            out[i, q, count] = total
+                out[i, q, s] = dot(scaled, changes[s, i])
+            out[i, q, count] = dot(scaled, line)
 
 
 @compiled_parallel

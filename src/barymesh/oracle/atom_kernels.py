@@ -21,7 +21,8 @@ import numba
 import numpy as np
 
 from barymesh.compiling import compiled, compiled_inline, compiled_parallel
-from barymesh.oracle.vector_math import fast_exp, fast_log
+from barymesh.oracle.vector_math import fast_exp, fast_log, fma
+from barymesh.oracle.vector_sums import sum_of
 
 # below this p_l is summed again in the log domain (a float32 sum: below SMALL_32)
 SMALL_64, SMALL_32 = 1e-280, 1e-30
@@ -39,11 +40,11 @@ def exponents(x, support_t, atoms, cost, k, axes, out):
     else:
         for j in range(x.size):
             gap = support_t[0, j] - atoms[k, 0]
-            out[j] = x[j] - gap * gap
+            out[j] = fma(-gap, gap, x[j])
         for axis in range(1, axes):
             for j in range(x.size):
                 gap = support_t[axis, j] - atoms[k, axis]
-                out[j] -= gap * gap
+                out[j] = fma(-gap, gap, out[j])
 
 
 @compiled_inline
@@ -54,7 +55,7 @@ def exponent_at(x, support_t, atoms, cost, k, j):
     total = x[j]
     for axis in range(atoms.shape[1]):
         gap = support_t[axis, j] - atoms[k, axis]
-        total -= gap * gap
+        total = fma(-gap, gap, total)
     return total
 
 
@@ -62,26 +63,19 @@ def exponent_at(x, support_t, atoms, cost, k, j):
 def guessed_terms(x, support_t, atoms, cost, k, shift, ceiling, out):
     """``out_l = exp(x_l - c(z_l, y) - shift)`` in one sweep; returns the sum. Exponents are cut off at ``ceiling``."""
     last = atoms.shape[1] - 1
-    total = shift * 0
     if cost.size:
         for j in range(x.size):
-            term = fast_exp(min(x[j] - cost[k, j] - shift, ceiling))
-            out[j] = term
-            total += term
+            out[j] = fast_exp(min(x[j] - cost[k, j] - shift, ceiling))
     elif last == 0:
         for j in range(x.size):
             gap = support_t[0, j] - atoms[k, 0]
-            term = fast_exp(min(x[j] - gap * gap - shift, ceiling))
-            out[j] = term
-            total += term
+            out[j] = fast_exp(min(fma(-gap, gap, x[j]) - shift, ceiling))
     else:
         exponents(x, support_t, atoms, cost, k, last, out)
         for j in range(x.size):
             gap = support_t[last, j] - atoms[k, last]
-            term = fast_exp(min(out[j] - gap * gap - shift, ceiling))
-            out[j] = term
-            total += term
-    return total
+            out[j] = fast_exp(min(fma(-gap, gap, out[j]) - shift, ceiling))
+    return sum_of(out)
 
 
 @compiled_inline
@@ -93,12 +87,9 @@ def exact_terms(x, support_t, atoms, cost, k, out):
         if out[j] > out[place]:
             place = j
     top = out[place]
-    total = top * 0
     for j in range(x.size):
-        term = fast_exp(out[j] - top)
-        out[j] = term
-        total += term
-    return total, top, place
+        out[j] = fast_exp(out[j] - top)
+    return sum_of(out), top, place
 
 
 @compiled
@@ -121,7 +112,7 @@ def node(lam, scale, support_t, atoms, cost, index, weight, start, stop, p, log_
             total, shift, place = exact_terms(x, support_t, atoms, cost, index[k], terms)
         factor = weight[k] / total
         for j in range(x.size):
-            p[j] += factor * terms[j]
+            p[j] = fma(factor, terms[j], p[j])
         log_z[k - start] = shift + np.log(total)
         value += weight[k] * log_z[k - start]
     if log_p.size:

@@ -7,6 +7,7 @@ import numpy as np
 
 from barymesh.compiling import compiled_parallel
 from barymesh.oracle.vector_math import fast_exp, fast_log
+from barymesh.oracle.vector_sums import sum_of
 
 
 @compiled_parallel
@@ -28,15 +29,16 @@ def divide(masses, z, tiny, value, largest, ok):
     tiny."""
     for i in numba.prange(z.shape[0]):
         mass, line = masses[i], z[i]
-        lowest, most, total = 1.0, 0.0, 0.0
+        logs = np.empty(line.size)
+        lowest, most = 1.0, 0.0
         for k in range(line.size):
             present = mass[k] > 0.0
             number = np.float64(line[k]) if present else 1.0
             lowest = min(lowest, number)
-            total += mass[k] * fast_log(max(number, 1e-300))
+            logs[k] = mass[k] * fast_log(max(number, 1e-300))
             line[k] = mass[k] / number if number > tiny else 0.0
             most = max(most, line[k])
-        value[i], largest[i] = total, most
+        value[i], largest[i] = sum_of(logs), most
         ok[i] = lowest > tiny
 
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from barymesh.compiling import compiled, compiled_parallel
+from barymesh.compiling import compiled, compiled_inline, compiled_parallel
 from barymesh.oracle.matmul import matmul, padded
-from barymesh.oracle.vector_math import FLAGS, fast_exp, fast_log
+from barymesh.oracle.vector_math import fast_exp, fast_log, fma
+from barymesh.oracle.vector_sums import dot
 
 # below this a sum of products may have lost terms that matter; see the guard in fast_node
 TINY_64, TINY_32 = 1e-290, 1e-30
@@ -108,9 +109,10 @@ def fast_node(x, position, padded_position, weight, first, others, back_first, b
         lowest = min(lowest, z_atoms[k])
     if not lowest > tiny:
         return False, 0.0
-    total = 0.0
+    logs = np.empty(atoms)
     for k in range(atoms):
-        total += weight[k] * fast_log(np.float64(z_atoms[k]))
+        logs[k] = fast_log(np.float64(z_atoms[k]))
+    total = dot(weight, logs)
     largest = 0.0
     for k in range(atoms):
         z_atoms[k] = weight[k] / z_atoms[k]
@@ -135,7 +137,7 @@ def fast_node(x, position, padded_position, weight, first, others, back_first, b
     return True, total + highest
 
 
-@numba.njit(fastmath=FLAGS, error_model="numpy", cache=True, inline="always")
+@compiled_inline
 def power_of_two(k):
     """``2^k`` for a whole number ``-1023 < k <= 1023`` held in a float; 0 below."""
     bits = np.float64(max(k, -1023.0) + BIG).view(np.int64)
@@ -212,7 +214,8 @@ def log_matmul(a, mantissa, exponent, source, target, out):
                 for r in range(rows):
                     scale = power_of_two(tops[c, r] + shift - highest[y, r])
                     partner_scale = power_of_two(tops[partner, r] + partner_shift - highest[y, r])
-                    out[place + y, r] += part[0, y, r] * scale + part[1, y, r] * partner_scale
+                    total = fma(part[0, y, r], scale, out[place + y, r])
+                    out[place + y, r] = fma(part[1, y, r], partner_scale, total)
         for y in range(count):
             for r in range(rows):
                 part[0, y, r] = out[place + y, r] if highest[y, r] > 0.5 * NO_MASS else 1.0
@@ -321,12 +324,10 @@ def safe_nodes(
             line = source[g]
             start, stop = offsets[nodes[some[g]]], offsets[nodes[some[g]] + 1]
             kept, place = np.empty(stop - start), np.empty(stop - start, np.intp)
-            total = 0.0
             for k in range(start, stop):
                 place[k - start] = place_in_box(coordinates[k], box)
                 kept[k - start] = line[place[k - start]]
-                total += weight[k] * kept[k - start]
-            value[some[g]] = total
+            value[some[g]] = dot(weight[start:stop], kept)
             if sums.size:
                 sums[first[some[g]] : first[some[g]] + stop - start] = kept
             else:

@@ -15,6 +15,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from barymesh.oracle.vector_math import emit_fma
+
 LANES = 8
 HALF = 4
 
@@ -40,9 +42,6 @@ def _tile(rows, lanes):
             vector = ir.VectorType(real, lanes)
             lane = ir.IntType(32)
             suffix = f"v{lanes}f{8 * size}"
-            fmuladd = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.{suffix}"
-            )
 
             def splat(scalar):
                 first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, lane(0))
@@ -63,7 +62,7 @@ def _tile(rows, lanes):
                 values = builder.load(builder.bitcast(source, vector.as_pointer()), align=size)
                 for start, total in zip(starts, totals, strict=True):
                     factor = splat(builder.load(builder.gep(start, [loop.index])))
-                    builder.store(builder.call(fmuladd, [factor, values, builder.load(total)]), total)
+                    builder.store(emit_fma(builder, suffix, factor, values, builder.load(total)), total)
             for r, total in enumerate(totals):
                 offset = builder.add(builder.mul(builder.add(row, row.type(r)), widths[2]), column)
                 target = builder.gep(structs[2].data, [offset])

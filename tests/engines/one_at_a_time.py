@@ -12,6 +12,24 @@ from barymesh.engines import fate_kernels
 RESET, ARRIVAL, ACTIVATION, LATE_ARRIVAL = range(4)
 
 
+class PlainInbox:
+    """The messages of one node's neighbours, None where there is none, with a sum of its own."""
+
+    def __init__(self, received, width):
+        self.received, self.width = received, width
+        self.rows = np.array([np.zeros(width), *(m for m in received if m is not None)])
+        heard = np.array([m is not None for m in received], dtype=bool)
+        self.slots = np.where(heard, np.cumsum(heard), 0).astype(np.int32)
+        self.first, self.last, self.shares = np.array([0]), np.array([len(received)]), 1
+
+    def sum(self):
+        totals = np.zeros(self.width)
+        for message in self.received:
+            if message is not None:
+                totals = totals + message
+        return totals[None], np.array([len(self.rows) - 1])
+
+
 def run(algorithm, network, *, delays, schedule, faults, seed, duration):
     """The state after all activations before ``duration``, and the number of messages sent."""
     table = delays.table(network)
@@ -48,13 +66,9 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
                 and fate_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]
             ):
                 continue
-            totals, heard = np.zeros(algorithm.width), 0
-            for e in range(network.offsets[node], network.offsets[node + 1]):
-                if box[e][1] is not None:
-                    totals = totals + box[e][1]
-                    heard += 1
+            received = [box[e][1] for e in range(network.offsets[node], network.offsets[node + 1])]
             batch = Batch(np.array([node]), acted[[node]], np.array([which]))
-            sent = algorithm.activate(state, batch, totals[None], np.array([heard]))[0].copy()
+            sent = algorithm.activate(state, batch, PlainInbox(received, algorithm.width))[0].copy()
             for out in range(network.offsets[node], network.offsets[node + 1]):
                 e, to = int(network.reverse[out]), int(network.neighbours[out])
                 offset = table.offset[e] if table.offset.size else 0.0

@@ -32,6 +32,7 @@ from barymesh.algorithms import kernels
 from barymesh.algorithms.base import Algorithm, Batch, Floats, State
 from barymesh.algorithms.gradients import Gradients
 from barymesh.algorithms.theta import ThetaSequence, square_change
+from barymesh.inbox import Inbox
 from barymesh.network.topology import Network, require_unweighted
 from barymesh.problem import Problem
 
@@ -70,7 +71,7 @@ class A2DWB(Algorithm[A2DWBState]):
         nodes, none = np.arange(self.size), np.zeros(self.size, dtype=np.int64)
         return self.gradients.at(state.omega * self.scale[:, None], nodes, none, none)
 
-    def activate(self, state: A2DWBState, batch: Batch, totals: Floats, heard: NDArray[np.int64]) -> Floats:
+    def activate(self, state: A2DWBState, batch: Batch, inbox: Inbox) -> Floats:
         nodes, place = batch.nodes, batch.steps + 1
         excess = self.thetas.excess(place)
         lam, share = np.empty((nodes.size, self.width)), np.empty(nodes.size)
@@ -79,6 +80,7 @@ class A2DWB(Algorithm[A2DWBState]):
             lam, share,
         )  # fmt: skip
         g = self.gradients.at(lam, nodes, batch.numbers + 1, batch.steps)
+        totals, heard = inbox.sum()
         kernels.descend(state.omega, state.momentum, nodes, self.step, share, g, totals, heard)
         return g
 

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.inbox import Inbox
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
@@ -73,11 +75,9 @@ class Algorithm(Method[S]):
         """``(m, width)``: what every node has told its neighbours before time 0."""
 
     @abstractmethod
-    def activate(self, state: S, batch: Batch, totals: Floats, heard: NDArray[np.int64]) -> Floats:
-        """Let the nodes of the batch act: change their rows of the state, and return their messages ``(b, width)``.
-
-        ``totals (b, width)`` are the sums of the newest messages received, from ``heard (b,)`` neighbours.
-        """
+    def activate(self, state: S, batch: Batch, inbox: Inbox) -> Floats:
+        """Let the nodes of the batch act on what they have received: change their rows of the state, and return their
+        messages ``(b, width)``."""
 
 
 class Rounds(Method[S]):

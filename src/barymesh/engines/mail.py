@@ -9,9 +9,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh import memory
-from barymesh.engines import fate_kernels, sum_kernels
+from barymesh import inbox_kernels, memory
+from barymesh.engines import fate_kernels
 from barymesh.engines import mail_kernels as kernels
+from barymesh.inbox import NOWHERE, Inbox
 from barymesh.network.delays import Delay
 from barymesh.network.faults import FaultTable
 from barymesh.network.ticks import TICKS, whole_ticks
@@ -20,8 +21,6 @@ from barymesh.network.topology import Network
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# the row of the pool that stands for no message at all; it stays zero
-NOWHERE = 0
 FIRST_RING = 16
 # a ring holds so many times the messages on their way, so that it seldom needs to be settled
 ROOM = 8
@@ -55,7 +54,7 @@ class Mail:
         edges, size = network.neighbours.size, network.size
         # parts of the work, for the threads to share
         self.shares = 2 * numba.get_num_threads()
-        self.columns = -(-width // sum_kernels.LANES) * sum_kernels.LANES
+        self.columns = -(-width // inbox_kernels.LANES) * inbox_kernels.LANES
         self.offsets = network.offsets
         self.neighbours = network.neighbours.astype(np.uint32)
         table = delays.table(network)
@@ -91,7 +90,7 @@ class Mail:
     def hand_out(self, messages: Floats) -> None:
         """Give everybody the first message ``(m, width)`` of all its neighbours, as before time 0."""
         rows = self._take(self.network.size, 0.0)
-        sum_kernels.deposit(rows, messages, self.pool)
+        inbox_kernels.deposit(rows, messages, self.pool)
         self.held_slot[:] = rows[self.network.neighbours]
         self.messages += self.network.neighbours.size
 
@@ -160,16 +159,13 @@ class Mail:
             *self.spacing, self.held_number, self.held_slot, self.ring_slot, numbers, slots,
         )  # fmt: skip
 
-    def receive(self, found: Found, batch: Indices) -> tuple[Floats, NDArray[np.int64]]:
-        """Sums ``(b, width)`` of the newest messages that the activations ``batch`` received, and from how many
-        neighbours they came."""
-        totals, heard = np.empty((batch.size, self.width)), np.empty(batch.size, dtype=np.int64)
-        sum_kernels.receive(self.shares, batch, found.first, found.last, found.slots, self.pool, NOWHERE, totals, heard)
-        return totals, heard
+    def receive(self, found: Found, batch: Indices) -> Inbox:
+        """What the activations ``batch`` have received."""
+        return Inbox(self.pool, self.width, found.slots, found.first[batch], found.last[batch], self.shares)
 
     def send(self, found: Found, batch: Indices, messages: Floats) -> None:
         """Hand in the messages ``(b, width)`` of the activations ``batch``."""
-        sum_kernels.deposit(found.own[batch], messages, self.pool)
+        inbox_kernels.deposit(found.own[batch], messages, self.pool)
 
     def round(self, number: int, start: float) -> tuple[float, int]:
         """Everybody sends its message ``number`` to all neighbours at time ``start`` or as soon as it can: when the
@@ -185,13 +181,9 @@ class Mail:
         size = self.network.size
         if len(self.pool) <= size:
             self.pool = aligned((size + 1, self.columns), float)
-        sum_kernels.deposit(np.arange(1, size + 1), messages, self.pool)
-        totals, heard = np.empty((size, self.width)), np.empty(size, dtype=np.int64)
-        sum_kernels.receive(
-            self.shares, np.arange(size), self.offsets[:-1], self.offsets[1:], (self.neighbours + 1).astype(np.int32),
-            self.pool, NOWHERE, totals, heard,
-        )  # fmt: skip
-        return totals
+        inbox_kernels.deposit(np.arange(1, size + 1), messages, self.pool)
+        slots = (self.neighbours + 1).astype(np.int32)
+        return Inbox(self.pool, self.width, slots, self.offsets[:-1], self.offsets[1:], self.shares).sum()[0]
 
     def forget(self, node: int, time: float) -> None:
         """The node loses all it ever received; of each neighbour it takes only messages newer than those."""

@@ -210,9 +210,9 @@ class AsynchronousSimulation(Simulation[S]):
             independent = found.order if found.levels == 1 else found.order[found.level[found.order] == level]
             for start in range(0, independent.size, BATCH):
                 batch = independent[start : start + BATCH]
-                totals, heard = self.mail.receive(found, batch)
+                inbox = self.mail.receive(found, batch)
                 some = Batch(nodes[batch], found.numbers[batch], steps[batch])
-                self.mail.send(found, batch, self.algorithm.activate(self.state, some, totals, heard))
+                self.mail.send(found, batch, self.algorithm.activate(self.state, some, inbox))
         self.activations += nodes.size
 
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:

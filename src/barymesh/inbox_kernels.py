@@ -56,7 +56,7 @@ _add_rows: Any = intrinsic(_adding)
 
 
 @compiled
-def receive_between(begin, end, batch, first, last, slots, pool, nowhere, totals, heard):
+def receive_between(begin, end, first, last, slots, pool, nowhere, totals, heard):
     """``receive`` for the rows ``begin`` to ``end``.
 
     With many neighbours, a few columns of a few senders at a time: these stay in the fastest cache while all rows add
@@ -65,7 +65,7 @@ def receive_between(begin, end, batch, first, last, slots, pool, nowhere, totals
     sums = np.zeros((end - begin, pool.shape[1]))
     large, larges, most = np.empty(end - begin, np.int64), 0, 0
     for row in range(begin, end):
-        start, stop = first[batch[row]], last[batch[row]]
+        start, stop = first[row], last[row]
         count = 0
         for e in range(start, stop):
             count += slots[e] != nowhere
@@ -82,7 +82,7 @@ def receive_between(begin, end, batch, first, last, slots, pool, nowhere, totals
         for column in range(0, pool.shape[1], LANES):
             for part in range(parts):
                 for row in large[block : min(larges, block + FEW_ROWS)]:
-                    start, count = first[batch[row]], last[batch[row]] - first[batch[row]]
+                    start, count = first[row], last[row] - first[row]
                     here, there = start + part * count // parts, start + (part + 1) * count // parts
                     _add_rows(pool, slots, here, there, column, sums, row - begin)
     for row in range(begin, end):
@@ -91,17 +91,17 @@ def receive_between(begin, end, batch, first, last, slots, pool, nowhere, totals
 
 
 @compiled_parallel
-def receive(shares, batch, first, last, slots, pool, nowhere, totals, heard):
-    """For every activation a of ``batch``: ``totals (b, w)``, the sum of the newest messages it received, which are in
-    the rows ``slots[first[a]:last[a]]`` of the pool, and ``heard (b,)``, from how many neighbours. ``pool`` has a whole
-    number of LANES columns.
+def receive(shares, first, last, slots, pool, nowhere, totals, heard):
+    """For every activation a: ``totals (b, w)``, the sum of the newest messages it received, which are in the rows
+    ``slots[first[a]:last[a]]`` of the pool, and ``heard (b,)``, from how many neighbours. ``pool`` has a whole number
+    of LANES columns.
 
     The messages of a node are always added in the same order, so the sum does not depend on the batch.
     """
     for share in numba.prange(shares):
         receive_between(
-            share * batch.size // shares, (share + 1) * batch.size // shares, batch, first, last, slots, pool, nowhere,
-            totals, heard,
+            share * first.size // shares, (share + 1) * first.size // shares, first, last, slots, pool, nowhere, totals,
+            heard,
         )  # fmt: skip
 
 

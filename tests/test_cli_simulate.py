@@ -211,7 +211,7 @@ def test_measures_may_come_from_files(tmp_path, rng):
     ("text", "said"),
     [
         ("regg = 1\n", "'regg'"),
-        ('method = "sinkhorn"\n', "line 5: method"),
+        ('method = "bregman"\n', "line 5: method"),
         ('faults = ["sleep:node=9,start=0"]\n', "nodes 0 to 5"),
         ('faults = ["loss:probability=2"]\n', "between 0 and 1"),
         ("weights = [1, 2]\n", "6 measures"),

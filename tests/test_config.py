@@ -248,7 +248,10 @@ duration = 5
 delays = "uniform:low=0.1,high=0.5"
 schedule = "poisson:rate=3"
 faults = ["loss:probability=0.2"]
+events = ["leave:node=1,at=3"]
 step = 0.5
+steps = {dcwb = 0.25}
+tol = 1e-3
 batch = "growing:epsilon=0.1"
 record_every = 0.5
 reference = true
@@ -267,8 +270,9 @@ def network_mistake(folder, text, *said):
 
 def test_measures_reg_and_network_are_enough_for_a_simulation(tmp_path):
     config = network_config(tmp_path, NETWORK)
-    assert config.method == "a2dwb"
-    assert (config.duration, config.record_every, config.batch) == (60, 1, 10)
+    assert config.method == "sinkhorn"
+    assert (config.duration, config.record_every, config.tol) == (60, 1, 1e-6)
+    assert config.batch is None
     assert config.step is None
     assert config.animation is None
 
@@ -282,10 +286,23 @@ def test_every_key_of_a_simulation_can_be_set(tmp_path):
     assert repr(options["delays"]) == "Uniform(low=0.1, high=0.5)"
     assert options["faults"] == ["loss:probability=0.2"]
     assert options["snapshots"]
+    steps = [config.step_for(method) for method in ("dcwb", "a2dwb", "sinkhorn")]
+    assert steps == [0.25, 0.5, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps = {bregman = 1}", "bregman"), ("steps = {sinkhorn = 1}", "no step"), ("steps = {dcwb = 0}", "positive"),
+        ('events = ["vanish:node=1"]', "vanish"), ("tol = -1", "tol"),
+    ],
+)  # fmt: skip
+def test_bad_steps_events_and_tolerances_are_named(tmp_path, text, said):
+    mistake(tmp_path, NETWORK + text + "\n", said, kind=SimulateConfig)
 
 
 def test_run_and_simulate_know_the_same_keys_of_a_problem():
-    own = {"max_iter", "tol", "resume"}
+    own = {"max_iter", "resume"}
     assert set(RunConfig.model_fields) - own < set(SimulateConfig.model_fields)
     assert not own & set(SimulateConfig.model_fields)
 
@@ -325,7 +342,7 @@ def test_faults_may_be_tables_with_a_heading(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('method = "sinkhorn"', "a2dwb_naive"),
+        ('method = "bregman"', "a2dwb_naive"),
         ('methods = ["dcwb", "best"]', "'best'"),
         ("methods = []", "methods"),
         ("duration = 0", "duration"),
@@ -350,7 +367,7 @@ def test_faults_may_be_tables_with_a_heading(tmp_path):
         ("snapshots = 1", "snapshots"),
         ('animation = "avi"', "gif, mp4, html"),
         ("animation = 3", "3"),
-        ("tol = 0.1", "unknown key 'tol'"),
+        ("max_iter = 5", "unknown key 'max_iter'"),
     ],
 )
 def test_a_bad_value_of_a_simulation_is_named_with_its_line(tmp_path, line, said):

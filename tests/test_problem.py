@@ -189,7 +189,7 @@ BAD_OPTIONS = [
     ({"tol": None}, ["tol", "None"]),
     ({"method": "simplex"}, ["'simplex'", "sinkhorn"]),
     ({"method": None}, ["None", "sinkhorn"]),
-    ({"network": "cycle"}, ["'sinkhorn'", "a2dwb", "leave network out"]),
+    ({"network": "path", "step": 1}, ["sinkhorn", "no step"]),
     ({"method": "a2dwb"}, ["'a2dwb'", "network="]),
     ({"duration": 3}, ["duration=", "network"]),
     ({"network": "path", "method": "a2dwb", "duration": -1}, ["duration is -1", "positive"]),

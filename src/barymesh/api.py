@@ -72,10 +72,12 @@ def barycenter(
         edges. The run is simulated in virtual time.
     method
         ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
-        plain one must. On a network: ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous).
+        plain one must. On a network it is asynchronous and decentralised. The others are for networks only:
+        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous).
     max_iter, tol
         Stop once the measures' own estimates agree with the barycenter to ``tol`` (mean L1 distance), or after
-        ``max_iter`` iterations. Without a network only.
+        ``max_iter`` iterations. On a network only ``"sinkhorn"`` stops by itself; the others, and ``tol=0``, run for
+        the whole duration.
     seed, samples
         Measures that can only be sampled are replaced by ``samples`` draws; they depend on (seed, node) alone.
     precision
@@ -102,11 +104,15 @@ def barycenter(
         ``"loss:probability=0.2"``, ``"duplication:probability=0.1"``, ``"reordering:probability=0.1,extra=1"``,
         ``"sleep:node=3,start=10,stop=20"``, ``"crash:node=3,start=10,stop=20,memory=false"``,
         ``"link_down:first=0,second=1,start=5,stop=9"``, or the objects of ``barymesh.network``.
+    events : list
+        What is meant to happen: ``"leave:node=3,at=20"``, ``"join:node=4,at=30"``, or objects of ``barymesh.network``,
+        such as ``NewData(node=5, at=10, measure=...)``. For ``"sinkhorn"`` only.
     step : float or "theory"
-        Step size; by default ``reg / lambda_max`` of the network's Laplacian, which no theorem covers with stale
-        messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
+        Step size of the methods that need one; by default ``reg / lambda_max`` of the network's Laplacian, which no
+        theorem covers with stale messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
     batch : int, "exact" or GrowingBatch
-        Samples drawn for each gradient (10), all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``.
+        Samples drawn for each gradient, all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``. By
+        default 10; for ``"sinkhorn"`` all.
     record_every : float
         Virtual seconds between rows of ``result.history`` (1).
     reference : bool or array
@@ -149,14 +155,16 @@ def barycenter(
         from barymesh.simulate import Options, simulate
 
         who = as_network(network, len(problem.measures), problem.seed)
-        return simulate(problem, who, Options(method=method, **running), callback=callback, progress=showing)
+        return simulate(
+            problem, who, Options(method=method, tol=tolerance, **running), callback=callback, progress=showing
+        )
     return solve_problem(problem, max_iter=max_iter, tol=tolerance, start=start, callback=callback, progress=showing)
 
 
 # the options of a run on a network; see barymesh.simulate.Options
 RUNNING = (
-    "duration", "delays", "schedule", "faults", "step", "batch", "record_every", "reference", "snapshots", "checkpoint",
-    "resume",
+    "duration", "delays", "schedule", "faults", "events", "step", "batch", "record_every", "reference", "snapshots",
+    "checkpoint", "resume",
 )  # fmt: skip
 
 
@@ -164,18 +172,13 @@ def _check_method(method: str, network: Any, running: dict[str, Any], start: Res
     strangers = [name for name in running if name not in RUNNING]
     if strangers:
         raise TypeError(f"barycenter() got an unexpected keyword argument {strangers[0]!r}")
-    if method not in METHODS + NETWORK_METHODS:
-        raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(METHODS + NETWORK_METHODS)}.")
+    if method not in NETWORK_METHODS:
+        raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(NETWORK_METHODS)}.")
     if network is None:
-        if method in NETWORK_METHODS:
+        if method not in METHODS:
             raise OptionError(f"The method {method!r} runs on a network; give one, such as network='erdos_renyi'.")
         if running:
             raise OptionError(f"{next(iter(running))}= is for runs on a network; give network=, or leave it out.")
-    elif method not in NETWORK_METHODS:
-        raise OptionError(
-            f"The method {method!r} does not run on a network; choose one of {', '.join(NETWORK_METHODS)}, or leave "
-            "network out."
-        )
     elif start is not None:
         raise OptionError(
             "start= is for the solver without a network; to go on with a run use checkpoint= and resume=."

@@ -161,9 +161,9 @@ def simulate(
     and history.csv, history.png, run.npz (to go on from with --resume) and, if asked for, an animation. Ctrl-C keeps
     what there is.
 
-    Needed are reg, network, and data or gaussians. The other keys of 'barymesh run' work here too, except tol, max_iter
-    and resume. Further keys: method, duration, delays, schedule, faults, step, batch, record_every, reference,
-    snapshots, animation (true, "gif", "mp4" or "html").
+    Needed are reg, network, and data or gaussians. The other keys of 'barymesh run' work here too, except max_iter
+    and resume. Further keys: method, duration, delays, schedule, faults, events, step, steps, batch, tol, record_every,
+    reference, snapshots, animation (true, "gif", "mp4" or "html").
 
     Example file, 30 normal distributions drawn at random:
 
@@ -175,7 +175,7 @@ def simulate(
 
       network = "erdos_renyi:p=0.2"
 
-      method = "a2dwb"
+      method = "sinkhorn"
 
       duration = 100
 
@@ -312,7 +312,7 @@ def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bo
     warned: list[str] = []
     interrupted = False
     for method in methods:
-        chosen = Options(method=method, reference=reference, **options)
+        chosen = Options(method=method, reference=reference, **{**options, "step": config.step_for(method)})
         try:
             with _plain_warnings() as said:
                 result = run_method(problem, network, chosen, progress=not (quiet or as_json))

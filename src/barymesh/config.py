@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from barymesh.algorithms import NETWORK_METHODS
+from barymesh.algorithms import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.checks import real_number, whole_number
 from barymesh.errors import ConfigError, NetworkError, OptionError
 from barymesh.files import KINDS
@@ -18,6 +18,7 @@ from barymesh.measures import Gaussian
 from barymesh.named import build_named, parse_named
 from barymesh.network.delays import DELAYS, Delay, Trace
 from barymesh.network.edge_file import SUFFIXES
+from barymesh.network.events import EVENTS
 from barymesh.network.faults import FAULTS
 from barymesh.network.reading import GENERATORS
 from barymesh.network.schedules import SCHEDULES
@@ -27,7 +28,7 @@ STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 ANIMATIONS = ("gif", "mp4", "html")
 # the keys that barymesh.barycenter takes under the same name
 PROBLEM = {"reg", "relative_reg", "weights", "cost", "seed", "samples", "precision"}
-RUNNING = {"duration", "schedule", "faults", "step", "batch", "record_every"}
+RUNNING = {"duration", "schedule", "faults", "events", "step", "batch", "tol", "record_every"}
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -120,14 +121,19 @@ class SimulateConfig(ProblemConfig):
 
     gaussians: Gaussians | None = Field(default=None, description="measures drawn at random, instead of data")
     network: str = Field(description="who talks to whom: a name such as erdos_renyi:p=0.05, or a file of edges")
-    method: str = Field(default="a2dwb", description="the method to simulate")
+    method: str = Field(default="sinkhorn", description="the method to simulate")
     methods: list[str] | None = Field(default=None, min_length=1, description="the methods to compare")
     duration: float = Field(default=60.0, gt=0, allow_inf_nan=False, description="virtual seconds to run")
     delays: str = Field(default="categorical", description="how long messages take")
     schedule: str = Field(default="windowed", description="when nodes act")
     faults: list[str] = Field(default=[], description="what goes wrong")
+    events: list[str] = Field(default=[], description="nodes that leave or join")
     step: float | str | None = Field(default=None, description="step size: a number, or theory")
-    batch: int | str = Field(default=10, description="samples for each gradient: a number, exact, or a growing rule")
+    steps: dict[str, float] = Field(default={}, description="step sizes by method, for comparisons")
+    batch: int | str | None = Field(
+        default=None, description="samples for each gradient: a number, exact, or a growing rule"
+    )
+    tol: float = Field(default=1e-6, ge=0, allow_inf_nan=False, description="when the nodes of sinkhorn stop")
     record_every: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="virtual seconds between records")
     reference: bool | None = Field(
         default=None, description="compare with the true barycenter; if not said, only barymesh compare does"
@@ -181,6 +187,24 @@ class SimulateConfig(ProblemConfig):
             build_named(fault, FAULTS, "fault", OptionError)
         return value
 
+    @field_validator("events")
+    @classmethod
+    def _readable_events(cls, value: list[str]) -> list[str]:
+        for event in value:
+            build_named(event, EVENTS, "event", OptionError)
+        return value
+
+    @field_validator("steps")
+    @classmethod
+    def _known_steps(cls, value: dict[str, float]) -> dict[str, float]:
+        known_methods(list(value))
+        for method, step in value.items():
+            if method in WITHOUT_STEP:
+                raise OptionError(f"{method} has no step to choose")
+            if not (step > 0 and np.isfinite(step)):
+                raise OptionError(f"the step of {method} is {step!r}; give a positive number")
+        return value
+
     @field_validator("step", mode="before")
     @classmethod
     def _readable_step(cls, value: object) -> object:
@@ -224,6 +248,10 @@ class SimulateConfig(ProblemConfig):
             delays = Trace(base / str(delays.seconds))
         wanted = self.snapshots or self.animation is not None
         return {**self.model_dump(include=RUNNING), "delays": delays, "snapshots": wanted}
+
+    def step_for(self, method: str) -> float | str | None:
+        """The step of one method among several: its own, or the common one if it has any."""
+        return self.steps.get(method, None if method in WITHOUT_STEP else self.step)
 
 
 assert set(KINDS) == {"samples", "image", "histogram"}

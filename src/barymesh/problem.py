@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -120,6 +120,19 @@ class Problem:
                 )
             problem = cls(**{**problem.__dict__, "reg": absolute})
         return problem
+
+    def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
+        """The same for other measures, and weights that need not sum to 1."""
+        return replace(self, measures=measures, weights=weights / weights.sum())
+
+    def also(self, more: Any) -> Problem:
+        """The same with further measures, each as heavy as the average."""
+        if not more:
+            return self
+        added = as_measures(list(more), self.support)
+        _check_dimensions(added, self.support)
+        weights = np.concatenate([self.weights, np.full(len(added), self.weights.mean())])
+        return self.with_measures([*self.measures, *added], weights)
 
     @property
     def resolution(self) -> float:

@@ -25,16 +25,24 @@ from barymesh.exact import certify, solve
 from barymesh.metrics import consensus_error, feasibility_residual
 from barymesh.named import build_named
 from barymesh.network.delays import DELAYS, Categorical, Delay
+from barymesh.network.events import EVENTS, Event, Plan
+from barymesh.network.events import plan as plan_events
 from barymesh.network.faults import FAULTS, Fault, fault_table
 from barymesh.network.schedules import SCHEDULES, Schedule, Windowed
 from barymesh.network.topology import Network
+from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
 
 # how closely the reference is computed
 REFERENCE_TOL, REFERENCE_ITERATIONS = 1e-9, 20_000
-STATUS = {"finished": Status.FINISHED, "stopped": Status.STOPPED, "interrupted": Status.INTERRUPTED}
+STATUS = {
+    "converged": Status.CONVERGED,
+    "finished": Status.FINISHED,
+    "stopped": Status.STOPPED,
+    "interrupted": Status.INTERRUPTED,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +54,10 @@ class Options:
     delays: Delay | str = field(default_factory=Categorical)
     schedule: Schedule | str = field(default_factory=Windowed)
     faults: tuple[Fault | str, ...] = ()
+    events: tuple[Event | str, ...] = ()
     step: float | str | None = None
-    batch: Batch = 10
+    batch: Batch | None = None
+    tol: float = 1e-6
     record_every: float = 1.0
     reference: Any = False
     snapshots: bool = False
@@ -70,6 +80,7 @@ class Options:
                 "delays": _named(self.delays, DELAYS, Delay, "delay"),
                 "schedule": _named(self.schedule, SCHEDULES, Schedule, "schedule"),
                 "faults": tuple(_named(fault, FAULTS, object, "fault") for fault in _listed(self.faults)),
+                "events": tuple(_named(event, EVENTS, object, "event") for event in _listed(self.events)),
             }
         )
 
@@ -87,8 +98,11 @@ def simulate(
 
     options = options.checked()
     began = time.perf_counter()
-    recorder = Recorder(problem, network, _reference(options.reference, problem), options.snapshots)
-    simulation = build_simulation(problem, network, options, recorder)
+    plan = plan_events(options.events, network)
+    everything = problem.also(plan.measures)
+    final = _members(everything, plan, len(plan.events))
+    recorder = Recorder(everything, network, _reference(options.reference, final), options.snapshots)
+    simulation = build_simulation(problem, network, options, recorder, plan)
     before = 0.0
     if options.resume and options.checkpoint is not None:
         simulation.restore(options.checkpoint)
@@ -100,7 +114,18 @@ def simulate(
     return _result(problem, network, options, simulation, STATUS[ending], before + time.perf_counter() - began)
 
 
-def build_simulation(problem: Problem, network: Network, options: Options, recorder: Recorder) -> Simulation[Any]:
+def _members(everything: Problem, plan: Plan, happened: int) -> Problem:
+    """The problem of those who are there after so many events, with the measures they have then."""
+    present, measure = plan.after(happened)
+    if present.all() and (measure == np.arange(plan.size)).all() and len(everything.measures) == plan.size:
+        return everything
+    nodes = np.flatnonzero(present)
+    return everything.with_measures([everything.measures[measure[i]] for i in nodes], everything.weights[nodes])
+
+
+def build_simulation(
+    problem: Problem, network: Network, options: Options, recorder: Recorder, plan: Plan | None = None
+) -> Simulation[Any]:
     """The engine for checked options, at time 0."""
     assert isinstance(options.delays, Delay)
     assert isinstance(options.schedule, Schedule)
@@ -108,12 +133,15 @@ def build_simulation(problem: Problem, network: Network, options: Options, recor
     late = options.delays.table(network).most * options.schedule.clock(network.size, problem.seed).rate
     algorithm = build_algorithm(
         options.method,
-        problem,
+        recorder.problem,
         network,
         step=options.step,
         batch=options.batch,
         staleness=int(min(np.ceil(late), 2**31)),
+        tol=options.tol,
     )
+    if options.events and not algorithm.elastic:
+        raise OptionError(f"{options.method} cannot let nodes join, leave or change their data; sinkhorn can.")
     common: dict[str, Any] = {
         "delays": options.delays,
         "faults": faults,
@@ -122,7 +150,7 @@ def build_simulation(problem: Problem, network: Network, options: Options, recor
         "fingerprint": _fingerprint(problem, network, options),
     }
     if isinstance(algorithm, Algorithm):
-        return AsynchronousSimulation(algorithm, network, recorder, schedule=options.schedule, **common)
+        return AsynchronousSimulation(algorithm, network, recorder, schedule=options.schedule, plan=plan, **common)
     return SynchronousSimulation(algorithm, network, recorder, **common)
 
 
@@ -175,8 +203,14 @@ def _optimum(problem: Problem, weights: ArrayLike) -> float:
 def _result(
     problem: Problem, network: Network, options: Options, simulation: Simulation[Any], status: Status, seconds: float
 ) -> Result:
-    duals = simulation.duals()
+    present, _ = simulation.plan.after(simulation.events_done)
+    everything = simulation.recorder.problem
+    problem = _members(everything, simulation.plan, simulation.events_done)
+    network = network.among(present)
+    duals = simulation.duals()[present]
     oracle = simulation.recorder.oracle
+    if problem is not everything:
+        oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
     # bounds hold for feasible duals only
     x = (duals - problem.weights @ duals) / problem.reg
     _, log_p = oracle.evaluate(x)
@@ -238,7 +272,8 @@ def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
     facts = {
         "data": digest.hexdigest(), "network": network.name, "reg": problem.reg, "seed": problem.seed,
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
-        "faults": repr(options.faults), "step": options.step, "batch": repr(options.batch),
+        "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
+        "batch": repr(options.batch), "tol": options.tol,
         "record_every": options.record_every, "snapshots": options.snapshots,
         "reference": options.reference is not None and options.reference is not False,
     }  # fmt: skip

@@ -78,7 +78,7 @@ def assert_same(first, second):
     delays=st.sampled_from(sorted(DELAYS)),
     schedule=st.sampled_from(sorted(SCHEDULES)),
     faults=st.sampled_from(sorted(FAULTS)),
-    method=st.sampled_from(["a2dwb", "a2dwb_naive"]),
+    method=st.sampled_from(["a2dwb", "a2dwb_naive", "sinkhorn"]),
     batch=st.sampled_from([2, "exact"]),
     seed=st.integers(0, 1000),
 )
@@ -146,7 +146,7 @@ def test_records_do_not_change_the_run():
     np.testing.assert_allclose(seldom.recorder.history["time"], np.arange(5))
 
 
-@pytest.mark.parametrize("method", ["a2dwb", "a2dwb_naive"])
+@pytest.mark.parametrize("method", ["a2dwb", "a2dwb_naive", "sinkhorn"])
 def test_saved_and_restored_goes_on_as_if_nothing_had_been(tmp_path, method):
     problem, graph = small_problem(5), as_network("complete", 5)
     faults = fault_table([Loss(0.2), Crash(1, 1.0, 2.0, memory=False), Crash(2, 2.2, 2.9, memory=False)], graph)

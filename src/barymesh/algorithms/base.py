@@ -47,12 +47,14 @@ S = TypeVar("S", bound=State)
 class Method(ABC, Generic[S]):
     """What engines need to know of every algorithm. ``width`` numbers make a message.
 
-    ``conserves``: whether the duals stay feasible, ``sum_i w_i lam_i = 0``, whatever happens.
+    ``conserves``: whether the duals end feasible, ``sum_i w_i lam_i = 0``, whatever happens. ``elastic``: whether nodes
+    may join, leave and change their measures.
     """
 
     name: str
     width: int
     conserves: bool
+    elastic = False
 
     @abstractmethod
     def start(self) -> S:
@@ -66,6 +68,10 @@ class Method(ABC, Generic[S]):
     def duals(self, state: S, steps: int) -> Floats:
         """``lam (m, n)`` after so many activations in all."""
 
+    def stopped(self, state: S) -> NDArray[np.bool_]:
+        """``(m,)``: the nodes that know that the network has converged, and have stopped."""
+        return np.zeros(1, dtype=bool)
+
 
 class Algorithm(Method[S]):
     """An asynchronous algorithm. A newer message of a node replaces an older one."""
@@ -78,6 +84,28 @@ class Algorithm(Method[S]):
     def activate(self, state: S, batch: Batch, inbox: Inbox) -> Floats:
         """Let the nodes of the batch act on what they have received: change their rows of the state, and return their
         messages ``(b, width)``."""
+
+
+class Elastic(Algorithm[S]):
+    """An asynchronous algorithm whose nodes may come, go and change their measures."""
+
+    elastic = True
+
+    @abstractmethod
+    def leave(self, state: S, node: int) -> None:
+        """The node says goodbye: from its next message on its neighbours do without it."""
+
+    @abstractmethod
+    def join(self, state: S, node: int) -> None:
+        """The node begins to take part."""
+
+    @abstractmethod
+    def absent(self, state: S, node: int) -> None:
+        """The node does not take part from the start."""
+
+    @abstractmethod
+    def change(self, state: S, node: int, measure: int) -> None:
+        """The node has the measure of this number from now on."""
 
 
 class Rounds(Method[S]):

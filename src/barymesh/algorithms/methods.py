@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.algorithms import NETWORK_METHODS
+from barymesh.algorithms import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.algorithms.a2dwb import A2DWB
 from barymesh.algorithms.base import Algorithm, Rounds
+from barymesh.algorithms.conserving import ConservingA2DWB
 from barymesh.algorithms.dcwb import DCWB
+from barymesh.algorithms.gossip_sinkhorn import GossipSinkhorn
 from barymesh.algorithms.gradients import ExactGradients, Gradients, SampledGradients
+from barymesh.algorithms.log_gradients import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
+from barymesh.algorithms.sinkhorn import Sinkhorn
 from barymesh.algorithms.steps import growing_batch, practical_step, theoretical_step
 from barymesh.algorithms.theta import ThetaSequence
 from barymesh.checks import real_number, whole_number
@@ -31,19 +35,40 @@ class GrowingBatch:
 
 
 Batch = int | str | GrowingBatch
+# samples for a gradient, where nothing else is said
+FRESH_SAMPLES = 10
+# samples that a node adds to those it has
+NEW_SAMPLES = 100
 
 
 def build_algorithm(
-    method: str, problem: Problem, network: Network, *, step: float | str | None, batch: Batch, staleness: int
+    method: str,
+    problem: Problem,
+    network: Network,
+    *,
+    step: float | str | None,
+    batch: Batch | None,
+    staleness: int,
+    tol: float = 0.0,
 ) -> Algorithm[Any] | Rounds[Any]:
     """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
-    activations of the network that a message may be late, for the theory."""
+    activations of the network that a message may be late, for the theory. ``tol``: when nodes may stop by themselves.
+    The problem may have more measures than nodes, for nodes that change theirs."""
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
+    if method in WITHOUT_STEP and step is not None:
+        raise OptionError(f"{method} has no step to choose; leave step out.")
+    if method == "sinkhorn":
+        return Sinkhorn(problem, network, _log_gradients(batch, problem), tol)
+    if method == "gossip_sinkhorn":
+        return GossipSinkhorn(problem, network, _log_gradients(batch, problem))
     length = choose_step(step, problem, network, staleness)
     gradients = _gradients(batch, problem, network)
     if method == "dcwb":
         return DCWB(problem, network, gradients, length)
+    if method == "a2dwb_conserving":
+        # its steps shrink: it may begin with longer ones
+        return ConservingA2DWB(problem, network, gradients, length * (2 if step is None else 1))
     return A2DWB(problem, network, gradients, length, naive=method == "a2dwb_naive")
 
 
@@ -65,7 +90,20 @@ def choose_step(step: float | str | None, problem: Problem, network: Network, st
     return number
 
 
-def _gradients(batch: Batch, problem: Problem, network: Network) -> Gradients:
+def _log_gradients(batch: Batch | None, problem: Problem) -> LogGradients:
+    """By default all that is known of the measures; what can only be sampled is drawn a little at a time."""
+    if batch is None:
+        return BestLogGradients(problem, NEW_SAMPLES)
+    if isinstance(batch, str) and batch == "exact":
+        return ExactLogGradients(problem)
+    if not isinstance(batch, int):
+        raise OptionError(f'sinkhorn takes batch="exact" or a number of new samples an activation, not {batch!r}.')
+    return GrowingLogGradients(problem, whole_number("batch", batch, 1))
+
+
+def _gradients(batch: Batch | None, problem: Problem, network: Network) -> Gradients:
+    if batch is None:
+        batch = FRESH_SAMPLES
     if isinstance(batch, str) and batch == "exact":
         return ExactGradients(problem)
     if isinstance(batch, str):

@@ -42,16 +42,23 @@ class Recorder:
         self.oracle = build_oracle(
             problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision]
         )
+        self.everybody = np.arange(network.size)
         self.rows: list[tuple[float, ...]] = []
         self.pictured = pictured_nodes(network.size, min(network.size, MOST_PICTURED)) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
         self.seconds = 0.0
 
-    def record(self, now: float, duals: Floats, activations: int, messages: int, width: int) -> None:
-        """Measure the duals ``(m, n)`` at time ``now``."""
+    def record(
+        self, now: float, duals: Floats, activations: int, messages: int, width: int,
+        present: NDArray[np.bool_] | None = None, measures: NDArray[np.int64] | None = None,
+    ) -> None:  # fmt: skip
+        """Measure the duals ``(m, n)`` at time ``now``, of the nodes ``present (m,)`` with ``measures (m,)``."""
         began = time.perf_counter()
-        values, p = self.oracle.value_and_gradient(duals)
-        objective = float(self.problem.weights @ values)
+        who = np.ones(self.network.size, dtype=bool) if present is None else present
+        weights = np.where(who, self.problem.weights[: who.size], 0.0)
+        weights /= weights.sum()
+        values, p = self.oracle.value_and_gradient(duals, self.everybody if measures is None else measures)
+        objective = float(weights @ values)
         if not (np.isfinite(objective) and np.isfinite(p).all()):
             raise NumericalError(
                 f"The duals are no longer finite numbers at time {now:.6g}. The step is too large: give a smaller one, "
@@ -62,9 +69,9 @@ class Recorder:
             (
                 now,
                 objective,
-                consensus_distance(p, self.network.edges),
-                feasibility_residual(duals, self.problem.weights),
-                np.nan if known is None else total_variation(p, known.weights),
+                consensus_distance(p, self.network.edges[who[self.network.edges].all(axis=1)]),
+                feasibility_residual(duals, weights),
+                np.nan if known is None else total_variation(p[who], known.weights),
                 np.nan if known is None else objective - known.optimum,
                 activations,
                 messages,

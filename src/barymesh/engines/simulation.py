@@ -17,13 +17,14 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.algorithms.base import Algorithm, Batch, Floats, Method, Rounds, S
+from barymesh.algorithms.base import Algorithm, Batch, Elastic, Floats, Method, Rounds, S
 from barymesh.engines import fate_kernels
 from barymesh.engines.mail import Mail
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError
 from barymesh.interrupt import interruptible
 from barymesh.network.delays import Delay
+from barymesh.network.events import Join, Leave, NewData, Plan
 from barymesh.network.faults import FaultTable
 from barymesh.network.schedules import Schedule, Slab
 from barymesh.network.topology import Network
@@ -61,7 +62,8 @@ class Simulation(ABC, Generic[S]):
         self.mail = Mail(network, algorithm.width, delays, faults, seed)
         self.state: S = algorithm.start()
         self.now, self.seconds = 0.0, 0.0
-        self.steps, self.activations, self.records, self.resets_done = 0, 0, 0, 0
+        self.steps, self.activations, self.records, self.resets_done, self.events_done = 0, 0, 0, 0, 0
+        self.plan = Plan((), (), network.size)
 
     @property
     @abstractmethod
@@ -87,17 +89,22 @@ class Simulation(ABC, Generic[S]):
     def run(self, until: float, callback: Callable[[Simulation[S]], bool | None] | None = None) -> str:
         """Run to virtual time ``until``, recording on the way. Ctrl-C stops after the slab at hand.
 
-        ``callback`` is called after every record; True stops the run. Returns "finished", "stopped" or "interrupted".
+        ``callback`` is called after every record; True stops the run. Returns "converged" (all nodes have stopped by
+        themselves), "finished", "stopped" or "interrupted".
         """
         with interruptible() as interrupted:
             while True:
                 due = self.records * self.record_every
                 if due <= self.now:
-                    self.recorder.record(self.now, self.duals(), self.activations, self.messages, self.method.width)
+                    self._record()
                     self.records += 1
                     if callback is not None and callback(self):
                         return "stopped"
                     continue
+                if self.events_done == len(self.plan.events) and self.method.stopped(self.state).all():
+                    if self.recorder.rows[-1][0] < self.now:
+                        self._record()
+                    return "converged"
                 if self.now >= until:
                     return "finished"
                 if interrupted():
@@ -105,6 +112,12 @@ class Simulation(ABC, Generic[S]):
                 began = time.perf_counter()
                 self._advance(min(due, until))
                 self.seconds += time.perf_counter() - began
+
+    def _record(self) -> None:
+        present, measures = self.plan.after(self.events_done)
+        self.recorder.record(
+            self.now, self.duals(), self.activations, self.messages, self.method.width, present, measures
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write everything needed to go on, replacing an old file only when the new one is complete."""
@@ -164,10 +177,15 @@ class AsynchronousSimulation(Simulation[S]):
         *,
         schedule: Schedule,
         seed: int,
+        plan: Plan | None = None,
         **common: Any,
     ) -> None:
         super().__init__(algorithm, network, recorder, seed=seed, **common)
         self.algorithm = algorithm
+        if plan is not None:
+            self.plan = plan
+            for node in np.flatnonzero(~plan.at_start()):
+                self._elastic.absent(self.state, int(node))
         self.clock = schedule.clock(network.size, seed)
         self.mail.hand_out(algorithm.first_messages(self.state))
         self.slab = Slab(np.empty(0, dtype=np.intp), np.empty(0), 0.0)
@@ -179,7 +197,26 @@ class AsynchronousSimulation(Simulation[S]):
     def messages(self) -> int:
         return self.mail.messages
 
+    @property
+    def _elastic(self) -> Elastic[S]:
+        assert isinstance(self.algorithm, Elastic)
+        return self.algorithm
+
     def _advance(self, until: float) -> None:
+        if self.events_done < len(self.plan.events):
+            event = self.plan.events[self.events_done]
+            if event.at <= self.now:
+                self.events_done += 1
+                match event:
+                    case Leave(node):
+                        self._elastic.leave(self.state, node)
+                    case Join(node):
+                        self._elastic.join(self.state, node)
+                    case NewData(node):
+                        number = int(self.plan.after(self.events_done)[1][node])
+                        self._elastic.change(self.state, node, number)
+                return
+            until = min(until, event.at)
         resets = self.faults.resets
         if self.resets_done < len(resets):
             when, node = resets[self.resets_done]
@@ -218,7 +255,7 @@ class AsynchronousSimulation(Simulation[S]):
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
         slab: dict[str, NDArray[Any]] = {
             "nodes": self.slab.nodes, "times": self.slab.times, "end": np.array(self.slab.end),
-            "resets": np.array(self.resets_done),
+            "resets": np.array(self.resets_done), "events": np.array(self.events_done),
         }  # fmt: skip
         return {"state": self.state.saved(), "mail": self.mail.saved(), "clock": self.clock.state, "slab": slab}
 
@@ -228,7 +265,7 @@ class AsynchronousSimulation(Simulation[S]):
         self.clock.state = {name: array.copy() for name, array in parts["clock"].items()}
         slab: dict[str, Any] = parts["slab"]
         self.slab = Slab(slab["nodes"], slab["times"], float(slab["end"]))
-        self.resets_done = int(slab["resets"])
+        self.resets_done, self.events_done = int(slab["resets"]), int(slab["events"])
 
 
 class SynchronousSimulation(Simulation[S]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barymesh.network.delays import Categorical, Constant, Delay, LogNormal, PerEdge, Trace, Uniform
+from barymesh.network.events import Event, Join, Leave, NewData
 from barymesh.network.faults import Crash, Duplication, Fault, LinkDown, Loss, Reordering, Sleep
 from barymesh.network.reading import GENERATORS, as_network
 from barymesh.network.schedules import Periodic, Poisson, Schedule, Windowed
@@ -15,11 +16,15 @@ __all__ = [
     "Crash",
     "Delay",
     "Duplication",
+    "Event",
     "Fault",
+    "Join",
+    "Leave",
     "LinkDown",
     "LogNormal",
     "Loss",
     "Network",
+    "NewData",
     "PerEdge",
     "Periodic",
     "Poisson",

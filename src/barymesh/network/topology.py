@@ -68,6 +68,16 @@ class Network:
                 # engines and threads share these
                 array.flags.writeable = False
 
+    def among(self, present: NDArray[np.bool_]) -> Network:
+        """The part of the network between the nodes ``present (m,)``, numbered anew."""
+        if present.all():
+            return self
+        number = np.cumsum(present) - 1
+        kept = present[self.edges].all(axis=1)
+        positions = None if self._given_positions is None else self._given_positions[present]
+        weights = None if self.weights is None else self.weights[kept]
+        return Network(int(present.sum()), number[self.edges[kept]], weights, name=self.name, positions=positions)
+
     @cached_property
     def degrees(self) -> Floats:
         """W_ii = sum of the weights of node i's edges, ``(m,)``; without weights, the number of its neighbours."""

@@ -1,0 +1,111 @@
+"""What is meant to happen while a run goes on: nodes that leave or join, and new data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.checks import real_number, whole_number
+from barymesh.errors import OptionError
+from barymesh.network.topology import Network
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The node tells its neighbours that it goes, and takes its measure with it."""
+
+    node: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Join:
+    """The node takes part from this time on, and not before, unless it was there and left."""
+
+    node: int
+    at: float
+
+
+@dataclass(frozen=True)
+class NewData:
+    """From this time on the node has this measure in place of the one it had."""
+
+    node: int
+    at: float
+    measure: Any
+
+
+Event = Leave | Join | NewData
+# what a text can name; new data come as objects
+EVENTS: dict[str, Any] = {"leave": Leave, "join": Join}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Events in the order of time; ``measures``: those of NewData, numbered on from the nodes' first ones."""
+
+    events: tuple[Event, ...]
+    measures: tuple[Any, ...]
+    size: int
+
+    def at_start(self) -> NDArray[np.bool_]:
+        """``(m,)``: who is there at time 0."""
+        present = np.ones(self.size, dtype=bool)
+        for event in reversed(self.events):
+            if isinstance(event, Leave | Join):
+                present[event.node] = isinstance(event, Leave)
+        return present
+
+    def after(self, count: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """``(m,)`` twice, after so many events: who is there, and the number of everybody's measure."""
+        present, measure, new = self.at_start(), np.arange(self.size), self.size
+        for event in self.events[:count]:
+            if isinstance(event, NewData):
+                measure[event.node], new = new, new + 1
+            else:
+                present[event.node] = isinstance(event, Join)
+        return present, measure
+
+
+def plan(events: Iterable[Any], network: Network) -> Plan:
+    """Check the events against the network and put them in order."""
+    listed = list(events)
+    for event in listed:
+        if not isinstance(event, Leave | Join | NewData):
+            raise OptionError(f"{event!r} is not an event; there are Leave, Join and NewData.")
+        node = whole_number(f"The node of {event}", event.node)
+        if not 0 <= node < network.size:
+            raise OptionError(f"{event}: the network has the nodes 0 to {network.size - 1}.")
+        at = real_number(event.at)
+        if at is None or at < 0:
+            raise OptionError(f"{event}: at must be a number of virtual seconds, 0 or more.")
+    ordered = tuple(sorted(listed, key=lambda event: (event.at, event.node)))
+    found = Plan(ordered, tuple(event.measure for event in ordered if isinstance(event, NewData)), network.size)
+    present = found.at_start()
+    for event in ordered:
+        if isinstance(event, Leave | Join):
+            if present[event.node] == isinstance(event, Join):
+                there = "there already" if present[event.node] else "not there"
+                raise OptionError(f"{event}: the node is {there} at that time.")
+            present[event.node] = isinstance(event, Join)
+            _require_connected(network, present, f"After {event}")
+    _require_connected(network, found.at_start(), "At the start")
+    return found
+
+
+def _require_connected(network: Network, present: NDArray[np.bool_], when: str) -> None:
+    if not present.any():
+        raise OptionError(f"{when} no node would be left.")
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_nodes_from(np.flatnonzero(present).tolist())
+    graph.add_edges_from(network.edges[present[network.edges].all(axis=1)].tolist())
+    parts = sorted(nx.connected_components(graph), key=len)
+    if len(parts) > 1:
+        shown = ", ".join(str(node) for node in sorted(parts[0])[:10])
+        raise OptionError(f"{when} the nodes that are there fall into {len(parts)} parts; one of them: {shown}.")

@@ -1,0 +1,322 @@
+"""The asynchronous decentralised Sinkhorn: the right barycenter on every network, whatever goes wrong, untuned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import barymesh as bm
+from barymesh.algorithms import tree_kernels as tree
+from barymesh.algorithms.log_gradients import ExactLogGradients
+from barymesh.algorithms.sinkhorn import Sinkhorn
+from barymesh.config import Gaussians
+from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulation import AsynchronousSimulation
+from barymesh.errors import OptionError
+from barymesh.network import GENERATORS, Crash, Join, Leave, LinkDown, Network, NewData, as_network
+from barymesh.network.delays import Categorical, Constant, LogNormal, Uniform
+from barymesh.network.faults import Duplication, Loss, Reordering, Sleep, fault_table
+from barymesh.network.schedules import Periodic, Poisson, Windowed
+from barymesh.problem import Problem
+
+POINTS = np.linspace(-5, 5, 24)
+# long enough for the slowest network here; runs stop by themselves long before
+DURATION = 3000
+
+
+def gaussians(count, seed=0):
+    return Gaussians(count=count, mean=[-4, 4], std=[0.3, 0.9], seed=seed).draw()
+
+
+def run(count=12, measures=None, **options):
+    options = {"network": "erdos_renyi", "duration": DURATION, "reference": True, "record_every": 5.0, **options}
+    return bm.barycenter(measures or gaussians(count), POINTS, reg=0.3, progress=False, **options)
+
+
+def assert_right(result, tol=1e-6):
+    assert result.status is bm.Status.CONVERGED
+    assert result.history["tv"][-1] < tol
+    assert result.feasibility < tol * 10
+    assert result.consensus < tol
+
+
+@pytest.mark.parametrize("network", sorted(GENERATORS))
+def test_every_topology_ends_at_the_barycenter(network):
+    """Nobody tunes anything, every node stops by itself, and none before it is right."""
+    assert_right(run(16, network=network))
+
+
+FAULTS = {
+    "loss": [Loss(0.2)],
+    "duplication and reordering": [Duplication(0.3), Reordering(0.3, 2.0)],
+    "crash with memory": [Crash(0, 3.0, 9.0), Crash(5, 4.0, 8.0)],
+    "crash without memory": [Crash(0, 3.0, 9.0, memory=False), Crash(5, 4.0, 8.0, memory=False)],
+    "sleep": [Sleep(2, 2.0, 8.0)],
+    "everything": [Loss(0.2), Duplication(0.2), Reordering(0.2, 1.0), Crash(1, 2.0, 6.0), Crash(3, 5.0, 9.0)],
+}
+
+
+@pytest.mark.parametrize("faults", sorted(FAULTS))
+@pytest.mark.parametrize("network", ["cycle", "star"])
+def test_faults_only_make_it_later(network, faults):
+    assert_right(run(10, network=network, faults=FAULTS[faults]))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [Poisson(5.0), Poisson(5.0, slow_share=0.3, slowdown=10), Periodic(0.2, 0.1, slow_share=0.2, slowdown=10)],
+)
+def test_stragglers_and_free_running_clocks(schedule):
+    assert_right(run(12, schedule=schedule))
+
+
+@pytest.mark.parametrize("delays", [Constant(0.0), Constant(2.0), Uniform(0.0, 3.0), LogNormal(0.3, 1.2)])
+def test_any_delays(delays):
+    assert_right(run(8, network="cycle", delays=delays))
+
+
+def test_a_link_that_never_comes_back_is_gone_round():
+    """The tree mends itself: the other way round the cycle is twice as long, but it is there."""
+    assert_right(run(10, network="cycle", faults=[LinkDown(0, 1, 4.0), LinkDown(0, 9, 4.0, 60.0)]))
+
+
+def test_nodes_that_never_come_back_are_done_without():
+    """Their measures are gone with them: the others reach the barycenter of those that are left."""
+    measures = gaussians(10)
+    gone = run(measures=measures, network="complete", faults=[Crash(0, 5.0)], tol=0, duration=150)
+    left = bm.barycenter(measures[1:], POINTS, reg=0.3, tol=1e-9)
+    np.testing.assert_allclose(gone.node_weights[1:], np.tile(left.weights, (9, 1)), atol=1e-6)
+
+
+@given(
+    size=st.integers(2, 24), network=st.sampled_from(sorted(GENERATORS)), log_reg=st.floats(-3, 0),
+    delays=st.sampled_from([Categorical(), Constant(0.5), Uniform(0.0, 1.5), LogNormal(0.3, 1.0)]),
+    schedule=st.sampled_from([Windowed(), Poisson(5.0), Poisson(5.0, slow_share=0.2, slowdown=10)]),
+    spread=st.floats(0.02, 2.0), seed=st.integers(0, 2**20),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_it_never_ends_worse_than_it_began(size, network, log_reg, delays, schedule, spread, seed):
+    """No step to choose, whatever the network, the delays and the sharpness: reg is 1e-3 to 1 of the median cost."""
+    rng = np.random.default_rng(seed)
+    measures = [bm.Gaussian(rng.uniform(-2, 2), spread * 10 ** rng.uniform(-1, 0)) for _ in range(size)]
+    try:
+        graph = as_network(network, size, seed % 1000)
+    except bm.BarymeshError:
+        # there is no hypercube of eleven nodes
+        graph = as_network("cycle", size)
+    result = bm.barycenter(
+        measures, np.linspace(-3, 3, 30), reg=10**log_reg, relative_reg=True, network=graph, delays=delays,
+        schedule=schedule, duration=40, reference=True, seed=seed, record_every=10.0, progress=False,
+    )  # fmt: skip
+    tv = result.history["tv"]
+    assert tv[-1] <= tv[0] + 1e-9
+
+
+@pytest.mark.parametrize("network", ["star", "grid"])
+def test_two_thousand_nodes(network):
+    result = run(2000, network=network, duration=20, tol=0, record_every=20.0)
+    assert result.history["tv"][-1] < 0.8 * result.history["tv"][0]
+
+
+def test_weights_that_only_the_node_knows():
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, 12)
+    result = run(12, weights=weights)
+    assert_right(result)
+    exact = bm.barycenter(gaussians(12), POINTS, reg=0.3, weights=weights, tol=1e-9)
+    np.testing.assert_allclose(result.weights, exact.weights, atol=1e-6)
+    equal = run(12)
+    assert np.abs(result.weights - equal.weights).sum() > 1e-3
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_tiny_networks(size):
+    assert_right(run(size, network="complete"))
+
+
+def test_looser_tolerances_stop_sooner_and_still_hold():
+    loose, tight = run(20, tol=1e-3), run(20, tol=1e-8)
+    assert loose.history["time"][-1] < tight.history["time"][-1]
+    assert loose.consensus <= 1e-3
+    assert tight.consensus <= 1e-8
+
+
+@given(seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "star", "erdos_renyi", "path"]))
+@settings(max_examples=20)
+def test_nobody_stops_early(seed, network):
+    """At the moment a node stops, all nodes are within the tolerance of the true barycenter."""
+    problem = Problem.create(gaussians(9, seed), POINTS, reg=0.3)
+    graph = as_network(network, 9, seed)
+    truth = bm.barycenter(gaussians(9, seed), POINTS, reg=0.3, tol=1e-10).weights
+    tol = 1e-3
+    algorithm = Sinkhorn(problem, graph, ExactLogGradients(problem), tol)
+    simulation = AsynchronousSimulation(
+        algorithm, graph, Recorder(problem, graph, None, False), schedule=Poisson(5.0), seed=seed,
+        delays=Uniform(0.0, 1.0), faults=fault_table([Loss(0.3)], graph), record_every=1e9,
+    )  # fmt: skip
+    oracle = simulation.recorder.oracle
+    stopped_at = None
+    for k in range(20_000):
+        simulation.run(0.1 * (k + 1))
+        stopped = algorithm.stopped(simulation.state)
+        if stopped.any():
+            p = oracle.value_and_gradient(simulation.duals())[1]
+            assert np.abs(p - truth).sum(axis=1).mean() < 2 * tol
+            stopped_at = simulation.now if stopped_at is None else stopped_at
+        if stopped.all():
+            break
+    assert stopped_at is not None
+
+
+# nodes that come, go and change
+
+
+def test_those_who_remain_find_their_own_barycenter():
+    measures = gaussians(14)
+    result = run(measures=measures, events=[Leave(3, 6.0), Leave(8, 20.0)])
+    assert_right(result)
+    left = [measure for k, measure in enumerate(measures) if k not in (3, 8)]
+    np.testing.assert_allclose(result.weights, bm.barycenter(left, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
+    assert result.network.size == len(result.node_weights) == 12
+
+
+@pytest.mark.parametrize("node", [0, 5])
+def test_the_hub_may_leave_as_well_as_any_other(node):
+    """Node 0 is the root of this network, whose neighbours go on in a ring."""
+    edges = [(0, k) for k in range(1, 8)] + [(k, k % 7 + 1) for k in range(1, 8)]
+    network = Network(8, edges)
+    assert_right(run(8, network=network, events=[Leave(node, 8.0)]))
+
+
+def test_those_who_join_are_counted_and_hardly_disturb():
+    measures = gaussians(14)
+    result = run(
+        measures=measures, events=["join:node=3,at=30", "leave:node=5,at=8", "join:node=5,at=60"], record_every=1.0
+    )
+    assert_right(result)
+    np.testing.assert_allclose(result.weights, bm.barycenter(measures, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
+    times, tv = result.history["time"], result.history["tv"]
+    assert tv[(times > 31)].max() < 0.35
+
+
+def test_new_data_are_followed_without_a_restart():
+    measures = gaussians(12)
+    later = bm.Gaussian(4.0, 0.5)
+    result = run(measures=measures, events=[NewData(2, 40.0, later)], record_every=1.0)
+    assert_right(result)
+    measures[2] = later
+    np.testing.assert_allclose(result.weights, bm.barycenter(measures, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
+
+
+def test_a_drifting_measure_is_tracked():
+    """Every 10 s another node's measure moves; the estimates stay close to the barycenter of the day."""
+    measures = gaussians(10)
+    drift = [NewData(k, 30.0 + 10 * k, bm.Gaussian(k - 5, 0.6)) for k in range(10)]
+    result = run(measures=measures, network="complete", events=drift)
+    assert_right(result)
+    ends = [bm.Gaussian(k - 5, 0.6) for k in range(10)]
+    np.testing.assert_allclose(result.weights, bm.barycenter(ends, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        (["leave:node=99,at=1"], "nodes 0 to 11"), ([Leave(3, -1.0)], "0 or more"), (["vanish:node=1"], "vanish"),
+        ([Join(3, 2.0), Join(3, 4.0)], "there already"), ([Leave(3, 2.0), Leave(3, 4.0)], "not there"), ([42], "42"),
+    ],
+)  # fmt: skip
+def test_bad_events_are_named(events, said):
+    with pytest.raises(OptionError, match=said):
+        run(12, network="complete", events=events)
+
+
+def test_nobody_may_cut_the_network_in_two():
+    with pytest.raises(OptionError, match="2 parts"):
+        run(5, network="path", events=[Leave(2, 5.0)])
+
+
+@pytest.mark.parametrize("method", ["a2dwb", "dcwb"])
+def test_other_methods_cannot_let_nodes_go(method):
+    with pytest.raises(OptionError, match="sinkhorn can"):
+        run(5, network="cycle", method=method, events=[Leave(2, 5.0)])
+
+
+def test_there_is_no_step_to_choose():
+    with pytest.raises(OptionError, match="no step"):
+        run(5, step=0.1)
+
+
+# the tree
+
+
+@given(
+    size=st.integers(2, 12), seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "erdos_renyi", "tree"]),
+    faults=st.sampled_from(sorted(FAULTS)),
+)  # fmt: skip
+@settings(max_examples=25)
+def test_parents_never_form_a_ring(size, seed, network, faults):
+    """At no time, also while nodes come back without memory; and in the end there is one root."""
+    problem = Problem.create([bm.Empirical([[float(k % 3)]]) for k in range(size)], np.arange(3.0), reg=1.0)
+    graph = as_network(network, size, seed)
+    listed = [fault for fault in FAULTS[faults] if getattr(fault, "node", 0) < size]
+    algorithm = Sinkhorn(problem, graph, ExactLogGradients(problem))
+    simulation = AsynchronousSimulation(
+        algorithm, graph, Recorder(problem, graph, None, False), schedule=Poisson(5.0), seed=seed,
+        delays=Uniform(0.0, 1.0), faults=fault_table(listed, graph), record_every=1e9,
+    )  # fmt: skip
+    state = simulation.state
+    for k in range(150):
+        simulation.run(0.2 * (k + 1))
+        for node in range(size):
+            seen, at = 0, node
+            while state.parent[at] != at and state.epoch[state.parent[at]] == state.epoch[at]:
+                at = state.parent[at]
+                seen += 1
+                assert seen < size
+    assert len(set(state.root)) == 1
+    assert (state.parent == np.arange(size)).sum() == 1
+
+
+def test_the_hub_of_a_star_is_its_root():
+    problem = Problem.create([bm.Empirical([[float(k)]]) for k in range(6)], np.arange(3.0), reg=1.0)
+    edges = [(4, k) for k in (0, 1, 2, 3, 5)]
+    graph = Network(6, edges)
+    simulation = AsynchronousSimulation(
+        Sinkhorn(problem, graph, ExactLogGradients(problem)), graph, Recorder(problem, graph, None, False),
+        schedule=Windowed(), seed=0, delays=Categorical(), faults=fault_table([], graph), record_every=1e9,
+    )  # fmt: skip
+    simulation.run(3.0)
+    assert (simulation.state.parent == 4).all()
+
+
+def test_a_message_holds_a_header_and_three_vectors():
+    problem = Problem.create(gaussians(4), POINTS, reg=0.3)
+    graph = as_network("cycle", 4)
+    algorithm = Sinkhorn(problem, graph, ExactLogGradients(problem))
+    assert algorithm.width == tree.HEADER + 3 * POINTS.size
+    assert algorithm.first_messages(algorithm.start()).shape == (4, algorithm.width)
+
+
+# samples
+
+
+def test_a_growing_sample_keeps_getting_closer():
+    """Fresh samples would stop at a floor; these do not."""
+    early, late = (run(20, network="star", batch=50, duration=duration).history["tv"][-1] for duration in (10, 160))
+    assert late < early / 2
+    assert late < 0.02
+
+
+def test_measures_that_can_only_be_drawn_from_grow_by_themselves():
+    measures = [*gaussians(6), lambda size, rng: rng.normal(1.0, 0.5, (size, 1))]
+    result = run(measures=measures, network="complete", duration=60, reference=False)
+    assert result.status is bm.Status.FINISHED
+    known = bm.barycenter([*gaussians(6), bm.Gaussian(1.0, 0.5)], POINTS, reg=0.3, tol=1e-9)
+    assert 0.5 * np.abs(result.node_weights[:6] - known.weights).sum(axis=1).max() < 0.02
+
+
+@pytest.mark.parametrize("batch", ["growing:epsilon=0.1", 0])
+def test_a_batch_it_cannot_use_is_named(batch):
+    with pytest.raises(OptionError, match="batch"):
+        run(5, batch=batch)

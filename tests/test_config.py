@@ -251,6 +251,7 @@ faults = ["loss:probability=0.2"]
 events = ["leave:node=1,at=3"]
 step = 0.5
 steps = {dcwb = 0.25}
+frugal = true
 tol = 1e-3
 batch = "growing:epsilon=0.1"
 record_every = 0.5

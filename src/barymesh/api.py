@@ -113,6 +113,9 @@ def barycenter(
     batch : int, "exact" or GrowingBatch
         Samples drawn for each gradient, all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``. By
         default 10; for ``"sinkhorn"`` all.
+    frugal : bool
+        Spare the network: ``"sinkhorn"`` then sends vectors along its tree only, in float32, and only where something
+        changed.
     record_every : float
         Virtual seconds between rows of ``result.history`` (1).
     reference : bool or array
@@ -163,8 +166,8 @@ def barycenter(
 
 # the options of a run on a network; see barymesh.simulate.Options
 RUNNING = (
-    "duration", "delays", "schedule", "faults", "events", "step", "batch", "record_every", "reference", "snapshots",
-    "checkpoint", "resume",
+    "duration", "delays", "schedule", "faults", "events", "step", "batch", "frugal", "record_every", "reference",
+    "snapshots", "checkpoint", "resume",
 )  # fmt: skip
 
 

@@ -162,8 +162,8 @@ def simulate(
     what there is.
 
     Needed are reg, network, and data or gaussians. The other keys of 'barymesh run' work here too, except max_iter
-    and resume. Further keys: method, duration, delays, schedule, faults, events, step, steps, batch, tol, record_every,
-    reference, snapshots, animation (true, "gif", "mp4" or "html").
+    and resume. Further keys: method, duration, delays, schedule, faults, events, step, steps, batch, tol, frugal,
+    record_every, reference, snapshots, animation (true, "gif", "mp4" or "html").
 
     Example file, 30 normal distributions drawn at random:
 

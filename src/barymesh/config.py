@@ -28,7 +28,7 @@ STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 ANIMATIONS = ("gif", "mp4", "html")
 # the keys that barymesh.barycenter takes under the same name
 PROBLEM = {"reg", "relative_reg", "weights", "cost", "seed", "samples", "precision"}
-RUNNING = {"duration", "schedule", "faults", "events", "step", "batch", "tol", "record_every"}
+RUNNING = {"duration", "schedule", "faults", "events", "step", "batch", "tol", "frugal", "record_every"}
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -133,6 +133,7 @@ class SimulateConfig(ProblemConfig):
     batch: int | str | None = Field(
         default=None, description="samples for each gradient: a number, exact, or a growing rule"
     )
+    frugal: bool = Field(default=False, description="sinkhorn: send less, a little later")
     tol: float = Field(default=1e-6, ge=0, allow_inf_nan=False, description="when the nodes of sinkhorn stop")
     record_every: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="virtual seconds between records")
     reference: bool | None = Field(

@@ -58,6 +58,7 @@ class Options:
     step: float | str | None = None
     batch: Batch | None = None
     tol: float = 1e-6
+    frugal: bool = False
     record_every: float = 1.0
     reference: Any = False
     snapshots: bool = False
@@ -139,6 +140,7 @@ def build_simulation(
         batch=options.batch,
         staleness=int(min(np.ceil(late), 2**31)),
         tol=options.tol,
+        frugal=options.frugal,
     )
     if options.events and not algorithm.elastic:
         raise OptionError(f"{options.method} cannot let nodes join, leave or change their data; sinkhorn can.")
@@ -243,7 +245,7 @@ def _result(
         seconds=seconds,
         history=simulation.recorder.history,
         messages=simulation.messages,
-        bytes=8 * simulation.messages * simulation.method.width,
+        bytes=simulation.bytes,
         network=network,
         snapshots=simulation.recorder.kept_snapshots,
         recording_seconds=simulation.recorder.seconds,
@@ -273,7 +275,7 @@ def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
         "data": digest.hexdigest(), "network": network.name, "reg": problem.reg, "seed": problem.seed,
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
-        "batch": repr(options.batch), "tol": options.tol,
+        "batch": repr(options.batch), "tol": options.tol, "frugal": options.frugal,
         "record_every": options.record_every, "snapshots": options.snapshots,
         "reference": options.reference is not None and options.reference is not False,
     }  # fmt: skip

@@ -320,3 +320,37 @@ def test_measures_that_can_only_be_drawn_from_grow_by_themselves():
 def test_a_batch_it_cannot_use_is_named(batch):
     with pytest.raises(OptionError, match="batch"):
         run(5, batch=batch)
+
+
+# sending less
+
+
+@pytest.mark.parametrize("network", ["erdos_renyi", "cycle", "complete"])
+def test_the_frugal_send_far_less_and_get_there(network):
+    """To the accuracy of float32."""
+    usual, frugal = (run(20, network=network, frugal=frugal, tol=1e-4) for frugal in (False, True))
+    assert_right(frugal, 1e-4)
+    assert frugal.bytes < 0.6 * usual.bytes
+
+
+def test_the_frugal_survive_loss_and_changes():
+    result = run(
+        14, frugal=True, tol=1e-4, faults=[Loss(0.2), Crash(1, 3.0, 6.0)], events=[Leave(3, 8.0), Join(5, 12.0)]
+    )
+    assert_right(result, 1e-4)
+
+
+def test_bytes_are_those_of_what_neighbours_need():
+    """Everybody gets the header and the target, the parent the two sums besides."""
+    result = run(6, network="star", duration=2.0, tol=0, schedule=Periodic(0.5, 0.0))
+    n, header = POINTS.size, tree.HEADER
+    activations = result.iterations
+    # at least what all get, at most with the sums from everybody
+    first = 10 * (header + n)
+    assert 8 * first <= result.bytes - 8 * activations * 10 / 6 * (header + n) * 0.99 + 1
+    assert result.bytes <= 8 * (first + activations * 10 / 6 * (header + n) + activations * 2 * n) + 1
+
+
+def test_only_sinkhorn_can_be_frugal():
+    with pytest.raises(OptionError, match="sinkhorn can"):
+        run(5, method="dcwb", frugal=True)

@@ -68,6 +68,10 @@ class Method(ABC, Generic[S]):
     def duals(self, state: S, steps: int) -> Floats:
         """``lam (m, n)`` after so many activations in all."""
 
+    def bytes(self, state: S, messages: int) -> int:
+        """What so many messages took: by default each its whole width, in float64."""
+        return 8 * messages * self.width
+
     def stopped(self, state: S) -> NDArray[np.bool_]:
         """``(m,)``: the nodes that know that the network has converged, and have stopped."""
         return np.zeros(1, dtype=bool)

@@ -50,16 +50,19 @@ def build_algorithm(
     batch: Batch | None,
     staleness: int,
     tol: float = 0.0,
+    frugal: bool = False,
 ) -> Algorithm[Any] | Rounds[Any]:
     """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
     activations of the network that a message may be late, for the theory. ``tol``: when nodes may stop by themselves.
     The problem may have more measures than nodes, for nodes that change theirs."""
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
+    if frugal and method != "sinkhorn":
+        raise OptionError(f"{method} cannot be frugal; sinkhorn can.")
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
     if method == "sinkhorn":
-        return Sinkhorn(problem, network, _log_gradients(batch, problem), tol)
+        return Sinkhorn(problem, network, _log_gradients(batch, problem), tol, frugal)
     if method == "gossip_sinkhorn":
         return GossipSinkhorn(problem, network, _log_gradients(batch, problem))
     length = choose_step(step, problem, network, staleness)

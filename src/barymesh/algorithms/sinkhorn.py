@@ -48,6 +48,9 @@ TURNED, STRAIGHT = -0.3, 0.3
 SMALLEST_GAIN = 2.0**-10
 # the largest L1 distance of two measures stands for one not known; a newcomer counts once it is as close as ARRIVED
 UNKNOWN, ARRIVED = 2.0, 0.2
+# for the frugal: news is what changes by more than this share of the node's error, or the node's place in the tree
+WORTH_SAYING = 0.05
+PLACE = [tree.EPOCH, tree.AWAY, tree.ROOT, tree.PARENT, tree.WHOLE, tree.DONE, tree.WEIGHT, tree.COVERED, tree.CHILDREN]
 # activations without a word from the parent until a node looks for another way to the root; doubles every time
 PATIENCE = 100
 # the hub of a star must be its root: a larger degree comes first, then the smaller number
@@ -61,7 +64,9 @@ class SinkhornState(State):
     ``correction`` and ``checkpoint`` are a root's memory of the last time round the loop, ``moved`` how far its target
     went since, ``gain`` its gain. ``whole``: the target comes from a tree that covered everybody. ``settled``: it has
     had such a target at some time. ``away``: the node does not take part. ``newcomer``: it has yet to
-    find its dual before it counts. ``measure``: the number of the measure it has.
+    find its dual before it counts. ``measure``: the number of the measure it has. ``sent``: bytes
+    it has sent. For the frugal: ``said (m, 3 n)`` and ``said_header (m, HEADER)``, the last message with vectors;
+    ``carry (m, 2 n)``, what rounding has kept back of the sums.
     """
 
     x: Floats
@@ -85,26 +90,42 @@ class SinkhornState(State):
     away: Floats
     newcomer: Floats
     measure: NDArray[np.int64]
+    sent: Floats
+    carry: Floats
+    said: Floats
+    said_header: Floats
 
 
 class Sinkhorn(Elastic[SinkhornState]):
-    """``tol``: nodes stop once all agree with the barycenter to this mean L1 distance; 0 for never."""
+    """``tol``: nodes stop once all agree with the barycenter to this mean L1 distance; 0 for never.
+
+    ``frugal``: vectors go along the tree only, in float32, and only if there is news: see ``_economise``.
+    """
 
     name = "sinkhorn"
     conserves = True
 
-    def __init__(self, problem: Problem, network: Network, log_gradients: LogGradients, tol: float = 0.0) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        log_gradients: LogGradients,
+        tol: float = 0.0,
+        frugal: bool = False,
+    ) -> None:
         require_unweighted(network, self.name)
         self.size, self.points = network.size, problem.support.size
         self.width = tree.HEADER + 3 * self.points
         # with samples that grow there is always more to learn
         self.log_gradients, self.tol, self.reg = log_gradients, tol if log_gradients.final else 0.0, problem.reg
+        self.frugal = frugal
         self.weights = problem.weights[: network.size] * network.size
-        self.transport = SelfTransport(problem)
+        self.transport, self.degrees = SelfTransport(problem), network.degrees
         self.keys = np.arange(network.size) - DEGREE_STEP * network.degrees
 
     def start(self) -> SinkhornState:
         m, shape = self.size, (self.size, self.points)
+        kept = self.points if self.frugal else 0
         return SinkhornState(
             x=np.zeros(shape), target=np.zeros(shape), correction=np.zeros(shape),
             epoch=np.ones(m), root=self.keys.copy(), distance=np.zeros(m), parent=np.arange(m),
@@ -113,7 +134,9 @@ class Sinkhorn(Elastic[SinkhornState]):
             patience=np.full(m, PATIENCE, dtype=np.int64),
             whole=np.zeros(m), done=np.zeros(m), settled=np.zeros(m), gain=np.ones(m),
             checkpoint=np.full(m, -1.0), moved=np.full(m, np.inf), away=np.zeros(m), newcomer=np.zeros(m),
-            measure=np.arange(m),
+            measure=np.arange(m), sent=np.zeros(m),
+            carry=np.zeros((m, 2 * kept)), said=np.zeros((m, 3 * kept)),
+            said_header=np.zeros((m, tree.HEADER if self.frugal else 0)),
         )  # fmt: skip
 
     def first_messages(self, state: SinkhornState) -> Floats:
@@ -121,7 +144,9 @@ class Sinkhorn(Elastic[SinkhornState]):
         h = self.log_gradients.at(state.x, nodes, np.zeros(self.size, dtype=np.int64))
         headers, sums = np.zeros((self.size, tree.HEADER)), np.zeros((self.size, 2 * self.points))
         headers[:, tree.OLDEST] = tree.FAR
-        return self._messages(state, nodes, np.full(self.size, -1), headers, sums, h, np.zeros(self.size))
+        messages = self._messages(state, nodes, np.full(self.size, -1), headers, sums, h, np.full(self.size, UNKNOWN))
+        self._count(state, nodes)
+        return messages
 
     def activate(self, state: SinkhornState, batch: Batch, inbox: Inbox) -> Floats:
         nodes = batch.nodes
@@ -129,7 +154,7 @@ class Sinkhorn(Elastic[SinkhornState]):
         tree.listen(
             nodes, inbox.first, inbox.last, inbox.slots, inbox.rows, self.keys, state.epoch, state.root,
             state.distance, state.parent, state.parent_beat, state.stamp, state.age, state.quiet, state.patience,
-            state.target, state.whole, state.done, state.away, headers, sums,
+            state.target, state.whole, state.done, state.away, self.frugal, headers, sums,
         )  # fmt: skip
         h = self.log_gradients.at(state.x[nodes], state.measure[nodes], batch.numbers + 1)
         known = state.stamp[nodes] >= 0
@@ -138,6 +163,10 @@ class Sinkhorn(Elastic[SinkhornState]):
         messages = self._messages(state, nodes, batch.numbers, headers, sums, h, errors)
         for row in np.flatnonzero(state.parent[nodes] == nodes):
             self._answer(state, int(nodes[row]), int(batch.numbers[row]), messages[row])
+        if self.frugal:
+            self._economise(state, nodes, messages, errors)
+        else:
+            self._count(state, nodes)
         state.settled[nodes] = np.maximum(state.settled[nodes], state.whole[nodes])
         moving = (state.stamp[nodes] >= 0) & (state.done[nodes] == 0) & (state.away[nodes] == 0)
         step = RELAXATION * (state.target[nodes] - h)
@@ -171,6 +200,40 @@ class Sinkhorn(Elastic[SinkhornState]):
         body[:, 2 * n :] = state.target[nodes]
         return messages
 
+    def _count(self, state: SinkhornState, nodes: NDArray[np.intp]) -> None:
+        """The target goes to all neighbours, the sums only to the parent, who alone reads them."""
+        numbers = self.degrees[nodes] * (tree.HEADER + self.points) + 2 * self.points * (state.parent[nodes] != nodes)
+        state.sent[nodes] += 8 * numbers
+
+    def _economise(self, state: SinkhornState, nodes: NDArray[np.intp], messages: Floats, errors: Floats) -> None:
+        """Send vectors only if they changed by more than a share of the node's own error, else the header alone, which
+        lets the old ones stand. They are rounded to float32; what rounding keeps back of the sums goes with the next.
+
+        A header that overtakes the vectors it refers to is taken to bring them: in virtual time they may be read up to
+        a delay early.
+        """
+        n = self.points
+        header, body = messages[:, : tree.HEADER], messages[:, tree.HEADER :]
+        q = np.exp(body[:, 2 * n :] - body[:, 2 * n :].max(axis=1, keepdims=True))
+        q /= q.sum(axis=1, keepdims=True)
+        moved = np.abs(body - state.said[nodes]).reshape(-1, 3, n)
+        moved[:, :2] /= np.where(header[:, tree.WEIGHT] > 0, header[:, tree.WEIGHT], 1.0)[:, None, None]
+        change = (moved * q[:, None]).sum(axis=(1, 2))
+        turned = (header[:, PLACE] != state.said_header[nodes][:, PLACE]).any(axis=1)
+        news = turned | (change > WORTH_SAYING * errors)
+        rounded = body.copy()
+        rounded[:, : 2 * n] += state.carry[nodes]
+        rounded = rounded.astype(np.float32).astype(float)
+        speaking = nodes[news]
+        state.carry[speaking] += body[news, : 2 * n] - rounded[news, : 2 * n]
+        state.said[speaking], state.said_header[speaking] = rounded[news], header[news]
+        body[:] = state.said[nodes]
+        vectors = 2 * n * (state.parent[nodes] != nodes) + n * header[:, tree.CHILDREN]
+        state.sent[nodes] += 8 * tree.HEADER * self.degrees[nodes] + 4 * news * vectors
+
+    def bytes(self, state: SinkhornState, messages: int) -> int:
+        return int(state.sent.sum())
+
     def _answer(self, state: SinkhornState, node: int, beat: int, message: Floats) -> None:
         """The root's part: a new target from the sums over the tree, into the state and the message."""
         n, header = self.points, message[: tree.HEADER]
@@ -190,6 +253,9 @@ class Sinkhorn(Elastic[SinkhornState]):
             state.done[node] = float(still and covered and state.whole[node] > 0)
             state.checkpoint[node], state.correction[node], state.moved[node] = beat, correction, 0.0
         target = average - state.gain[node] * correction
+        if self.frugal:
+            # its constant means nothing; float32 is finest near 0, so that is where the mass should be
+            target = (target - target.max()).astype(np.float32).astype(float)
         state.moved[node] += float(_distance(target[None], state.target[node][None])[0])
         state.target[node], state.stamp[node], state.whole[node] = target, beat, float(covered)
         for field, values in ((tree.STAMP, beat), (tree.WHOLE, state.whole[node]), (tree.DONE, state.done[node])):
@@ -211,7 +277,7 @@ class Sinkhorn(Elastic[SinkhornState]):
     def reset(self, state: SinkhornState, node: int) -> None:
         fresh = self.start()
         for name, values in fresh.saved().items():
-            if name != "measure":
+            if name not in ("measure", "sent"):
                 getattr(state, name)[node] = values[node]
         self.join(state, node)
 

@@ -11,9 +11,9 @@ import numpy as np
 from barymesh.compiling import compiled, compiled_parallel
 
 (
-    SENDER, EPOCH, AWAY, ROOT, DISTANCE, PARENT, BEAT, STAMP, WHOLE, DONE, WEIGHT, ERROR, OLDEST, COVERED,
-) = range(14)  # fmt: skip
-HEADER = 14
+    SENDER, EPOCH, AWAY, ROOT, DISTANCE, PARENT, BEAT, STAMP, WHOLE, DONE, WEIGHT, ERROR, OLDEST, COVERED, CHILDREN,
+) = range(15)  # fmt: skip
+HEADER = 15
 # no node is further from its root
 FAR = 2.0**50
 # the epoch of nodes that never heard of one
@@ -82,11 +82,14 @@ def attach(i, slots, rows, key, epoch, root, distance, parent, parent_beat, stam
 
 
 @compiled
-def gather(i, slots, rows, width, epoch, root, parent, stamp, age, patience, header, sums):
-    """Add up what node i's children report: ``sums (width,)`` and the header's WEIGHT, ERROR, OLDEST and COVERED.
+def gather(i, slots, rows, width, epoch, root, parent, stamp, age, patience, by_parent, header, sums):
+    """Add up what node i's children report: ``sums (width,)`` and the header's WEIGHT, ERROR, OLDEST, COVERED and
+    CHILDREN.
 
-    Returns the row with the newest word from the root, or 0 if it has nothing newer than what the node knows.
+    Returns the row with the newest word from the root, or 0 if there is nothing newer than what the node knows;
+    ``by_parent``: only the parent is listened to.
     """
+    header[CHILDREN] = 0.0
     header[WEIGHT], header[ERROR], header[OLDEST], header[COVERED] = 0.0, 0.0, FAR, 1.0
     sums[:] = 0.0
     freshest, source = stamp[i], 0
@@ -98,9 +101,10 @@ def gather(i, slots, rows, width, epoch, root, parent, stamp, age, patience, hea
             if rows[s, AWAY] == 0.0 and age[i] <= patience[i]:
                 header[COVERED] = 0.0
             continue
-        if rows[s, STAMP] > freshest:
+        if rows[s, STAMP] > freshest and (not by_parent or rows[s, SENDER] == parent[i]):
             freshest, source = rows[s, STAMP], s
         if rows[s, PARENT] == i:
+            header[CHILDREN] += 1.0
             header[WEIGHT] += rows[s, WEIGHT]
             header[ERROR] += rows[s, ERROR]
             header[OLDEST] = min(header[OLDEST], rows[s, OLDEST])
@@ -113,7 +117,7 @@ def gather(i, slots, rows, width, epoch, root, parent, stamp, age, patience, hea
 @compiled_parallel
 def listen(
     nodes, first, last, slots, rows, key, epoch, root, distance, parent, parent_beat, stamp, age, quiet, patience,
-    targets, whole, done, away, headers, sums,
+    targets, whole, done, away, by_parent, headers, sums,
 ):  # fmt: skip
     """``attach`` and ``gather`` for a batch, and the newest word from the root into ``targets``, ``whole``, ``done``.
 
@@ -128,7 +132,7 @@ def listen(
             continue
         mine = slots[first[k] : last[k]]
         attach(i, mine, rows, key, epoch, root, distance, parent, parent_beat, stamp, age, quiet, patience, done)
-        source = gather(i, mine, rows, 2 * n, epoch, root, parent, stamp, age, patience, headers[k], sums[k])
+        source = gather(i, mine, rows, 2 * n, epoch, root, parent, stamp, age, patience, by_parent, headers[k], sums[k])
         if source > 0 and parent[i] != i:
             stamp[i], whole[i], done[i] = rows[source, STAMP], rows[source, WHOLE], rows[source, DONE]
             for j in range(n):

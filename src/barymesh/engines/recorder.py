@@ -49,7 +49,7 @@ class Recorder:
         self.seconds = 0.0
 
     def record(
-        self, now: float, duals: Floats, activations: int, messages: int, width: int,
+        self, now: float, duals: Floats, activations: int, messages: int, sent: int,
         present: NDArray[np.bool_] | None = None, measures: NDArray[np.int64] | None = None,
     ) -> None:  # fmt: skip
         """Measure the duals ``(m, n)`` at time ``now``, of the nodes ``present (m,)`` with ``measures (m,)``."""
@@ -75,7 +75,7 @@ class Recorder:
                 np.nan if known is None else objective - known.optimum,
                 activations,
                 messages,
-                8.0 * messages * width,
+                float(sent),
             )
         )
         if self.pictured is not None:

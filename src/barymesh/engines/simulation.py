@@ -70,6 +70,11 @@ class Simulation(ABC, Generic[S]):
     def messages(self) -> int:
         """Messages sent so far, copies included."""
 
+    @property
+    def bytes(self) -> int:
+        """What they took."""
+        return self.method.bytes(self.state, self.messages)
+
     def duals(self) -> Floats:
         """``lam (m, n)`` now."""
         return self.method.duals(self.state, self.steps)
@@ -115,9 +120,7 @@ class Simulation(ABC, Generic[S]):
 
     def _record(self) -> None:
         present, measures = self.plan.after(self.events_done)
-        self.recorder.record(
-            self.now, self.duals(), self.activations, self.messages, self.method.width, present, measures
-        )
+        self.recorder.record(self.now, self.duals(), self.activations, self.messages, self.bytes, present, measures)
 
     def save(self, path: str | Path) -> Path:
         """Write everything needed to go on, replacing an old file only when the new one is complete."""

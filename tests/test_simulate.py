@@ -158,3 +158,21 @@ def test_networks_of_every_form():
 def test_unequal_weights_move_a2dwb_too():
     even, uneven = (run("a2dwb", weights=weights, duration=30).weights for weights in (None, [1, 1, 1, 1, 6]))
     assert (uneven * SUPPORT).sum() > (even * SUPPORT).sum() + 0.05
+
+
+def test_a_run_with_a_reference_tells_when_it_came_close():
+    result = bm.barycenter(
+        [bm.Gaussian(k, 0.5) for k in range(5)], np.linspace(-2, 6, 20), reg=0.5, network="cycle", reference=True,
+        duration=200, record_every=0.5, progress=False,
+    )  # fmt: skip
+    until = result.summary()["until"]
+    times = [until[level]["time"] for level in ("0.1", "0.01", "0.001")]
+    assert times == sorted(times)
+    tv = result.history["tv"]
+    first = np.argmax(tv <= 0.01)
+    assert until["0.01"] == {name: result.history[name][first] for name in ("time", "messages", "bytes")}
+    short = bm.barycenter(
+        [bm.Gaussian(k, 0.5) for k in range(5)], np.linspace(-2, 6, 20), reg=0.5, network="cycle", reference=True,
+        duration=0.5, progress=False,
+    )  # fmt: skip
+    assert short.summary()["until"]["0.001"] is None

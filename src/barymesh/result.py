@@ -26,6 +26,10 @@ Floats = NDArray[np.float64]
 FORMAT = 1
 
 
+# total variations to the true barycenter whose times are told
+LEVELS = (0.1, 0.01, 0.001)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """A barycenter and everything that tells how far to trust it.
@@ -100,7 +104,8 @@ class Result:
         """The numbers of the result as plain Python values.
 
         For a run on a network also the last row of its history: ``virtual_seconds``, and with a reference ``tv`` and
-        ``dual_gap``, the dual objective minus the optimum.
+        ``dual_gap``, the dual objective minus the optimum; and ``until``, the time, messages and bytes it took until
+        ``tv`` was down to some levels, where it was.
         """
         return {
             "status": self.status.name,
@@ -132,7 +137,17 @@ class Result:
             for column, name in names.items()
             if column in self.history.columns and len(self.history)
         }
-        return {"network": repr(self.network), **{name: value for name, value in ends.items() if np.isfinite(value)}}
+        known = {name: value for name, value in ends.items() if np.isfinite(value)}
+        return {"network": repr(self.network), **known, **({"until": self._until()} if "tv" in known else {})}
+
+    def _until(self) -> dict[str, dict[str, float] | None]:
+        columns = ("time", "messages", "bytes")
+        found: dict[str, dict[str, float] | None] = {}
+        for level in LEVELS:
+            there = np.flatnonzero(self.history["tv"] <= level)
+            row = {name: float(self.history[name][there[0]]) for name in columns} if there.size else None
+            found[f"{level:g}"] = row
+        return found
 
     def save(self, path: str | Path) -> Path:
         """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete."""

@@ -57,6 +57,10 @@ def network_figures(result: Result) -> dict[str, str]:
     if "tv" in known:
         figures["total variation"] = f"{known['tv']:.3g}"
         figures["dual objective - optimum"] = f"{known['dual_gap']:.3g}"
+        for level, row in known["until"].items():
+            figures[f"time to TV {level}"] = "not reached" if row is None else f"{row['time']:.4g} s"
+            figures[f"messages to TV {level}"] = "-" if row is None else f"{int(row['messages']):,}"
+            figures[f"bytes to TV {level}"] = "-" if row is None else decimal(int(row["bytes"]))
     return {
         **figures,
         "certified gap": _scientific(result.gap),

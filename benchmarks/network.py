@@ -29,7 +29,7 @@ from barymesh.simulate import Options, exact_reference, simulate
 from benchmarks.images import digits
 
 LEVELS = (0.1, 0.01, 0.001)
-STEPS = (0.25, 1.0, 4.0, 16.0)
+STEPS = (0.25, 1.0, 4.0, 16.0, 64.0)
 METHODS = ("sinkhorn", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
 # nodes, network, seconds, target for sinkhorn
 GAUSSIANS = (

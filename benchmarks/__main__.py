@@ -1,4 +1,5 @@
-"""Run the benchmarks and write what they gave to results/latest.json and results/latest.md.
+"""Run the benchmarks and write what they gave to results/latest.json and results/latest.md,
+and for the methods on networks to results/network.json and results/network.md.
 
 make bench
 """
@@ -11,27 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 
-from benchmarks import exact, kernels, simulation
+from benchmarks import exact, kernels, network, simulation
+from benchmarks.tables import table
 
 RESULTS = Path(__file__).with_name("results")
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Rows as a Markdown table; rows may have different columns."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(shown(row.get(column)) for column in columns) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.3g}" if np.isfinite(value) else "not reached"
-    return str(value)
 
 
 def page(results: dict[str, Any]) -> str:
@@ -96,6 +81,7 @@ def main() -> None:
     (RESULTS / "latest.json").write_text(json.dumps(results, indent=1) + "\n")
     (RESULTS / "latest.md").write_text(page(results))
     print(f"Written to {RESULTS / 'latest.md'}.")
+    network.main(quick=False)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.simulate import Options, exact_reference, simulate
 from benchmarks.images import digits
+from benchmarks.tables import NEVER, table
 
 LEVELS = (0.1, 0.01, 0.001)
 STEPS = (0.25, 1.0, 4.0, 16.0, 64.0)
@@ -41,8 +42,6 @@ IMAGES = (
 )  # fmt: skip
 LONG = ((500, "cycle", 1000), (500, "path", 2000))
 SEEDS = range(5)
-# stands for a level not reached
-NEVER = 1e9
 
 
 def gaussians(size: int, seed: int = 0) -> Problem:
@@ -75,13 +74,15 @@ def targets(cases: Any, make: Any, seeds: Any, **options: Any) -> list[dict[str,
     rows = []
     for size, network, seconds, target in cases:
         times: dict[float, list[float]] = {level: [] for level in LEVELS}
+        ends = []
         for seed in seeds:
             problem = make(size, seed)
             found = reached(run(problem, network, "sinkhorn", seconds, exact_reference(problem), **options))
+            ends.append(found["last tv"])
             for level in LEVELS:
                 times[level].append(found[f"s to {level}"] or NEVER)
         row = {"nodes": size, "network": network, **{f"s to {k}": float(np.median(v)) for k, v in times.items()}}
-        rows.append({**row, "target to 0.01": target})
+        rows.append({**row, "target to 0.01": target, f"tv at {seconds} s": float(np.median(ends))})
         print(rows[-1], flush=True)
     return rows
 
@@ -132,6 +133,30 @@ def frugality(network: str = "erdos_renyi") -> list[dict[str, Any]]:
     return rows
 
 
+ABOUT = {
+    "gaussians": "Sinkhorn, nothing chosen: virtual seconds until the mean total variation is down to a level; the "
+    "median of five seeds.",
+    "images": "The same for 100 handwritten threes, 28 x 28, reg 0.004 on the unit square.",
+    "100 new samples an activation": "The same Gaussians, known to the nodes only by samples: 100 more at every "
+    "activation.",
+    "frugality": "What is sent until then, by 200 nodes, and with `frugal=True`.",
+    "rivals": "All methods on 100 Gaussians for 100 virtual seconds, each with the best of five steps (multiples of "
+    "reg/lambda_max).",
+    "long ways": "500 nodes where information itself is slow. *limit*: the diameter times the mean time of a hop.",
+}
+
+
+def page(results: dict[str, Any]) -> str:
+    """The results as a page people can read."""
+    parts = [
+        "# Methods on networks",
+        "Made by `python -m benchmarks.network` (part of `make bench`): virtual time, paper's delays and schedule.",
+    ]
+    for name, rows in results.items():
+        parts += [f"## {name.capitalize()}", ABOUT[name], table(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
 def main(quick: bool) -> dict[str, Any]:
     """Everything, written down part by part."""
     warnings.simplefilter("ignore", DriftWarning)
@@ -150,7 +175,8 @@ def main(quick: bool) -> dict[str, Any]:
     target = Path(__file__).with_name("results") / "network.json"
     for name, part in parts.items():
         results[name] = part()
-        target.write_text(json.dumps(results, indent=1))
+        target.write_text(json.dumps(results, indent=1) + "\n")
+        target.with_suffix(".md").write_text(page(results))
     return results
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from barymesh.algorithms import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.checks import real_number, whole_number
@@ -181,18 +181,12 @@ class SimulateConfig(ProblemConfig):
         faults = value if isinstance(value, list) else [value]
         return [_fault_text(fault) if isinstance(fault, dict) else fault for fault in faults]
 
-    @field_validator("faults")
+    @field_validator("faults", "events")
     @classmethod
-    def _readable_faults(cls, value: list[str]) -> list[str]:
-        for fault in value:
-            build_named(fault, FAULTS, "fault", OptionError)
-        return value
-
-    @field_validator("events")
-    @classmethod
-    def _readable_events(cls, value: list[str]) -> list[str]:
-        for event in value:
-            build_named(event, EVENTS, "event", OptionError)
+    def _readable_list(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        known, what = (FAULTS, "fault") if info.field_name == "faults" else (EVENTS, "event")
+        for text in value:
+            build_named(text, known, what, OptionError)
         return value
 
     @field_validator("steps")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines import one_at_a_time
+from tests.engines import every_fault, one_at_a_time
 
 import barymesh as bm
 from barymesh.algorithms.a2dwb import A2DWB
@@ -20,27 +20,16 @@ from barymesh.errors import NetworkError, OptionError
 from barymesh.metrics import total_variation
 from barymesh.network import Network, as_network
 from barymesh.network.delays import Categorical, LogNormal, Uniform
-from barymesh.network.faults import Crash, Duplication, LinkDown, Loss, Reordering, Sleep, fault_table
+from barymesh.network.faults import Crash, Loss, fault_table
 from barymesh.network.schedules import Periodic, Poisson, Windowed
 from barymesh.problem import Problem
 from barymesh.simulate import exact_reference
 
 FAULTS = {
-    "none": (),
-    "loss": (Loss(0.4),),
-    "duplication": (Duplication(0.5),),
-    "reordering": (Reordering(0.5, 1.5),),
-    "sleep": (Sleep(1, 0.7, 2.1),),
-    "crash": (Crash(0, 0.5, 1.8), Crash(2, 1.0, 1.4)),
+    **every_fault.FAULTS,
     "crash for good": (Crash(0, 0.5),),
-    "amnesia": (Crash(0, 0.5, 1.8, memory=False), Crash(1, 2.0, 2.2, memory=False)),
     "amnesia of all": tuple(Crash(k, 1.0, 1.1, memory=False) for k in range(3)),
-    "link down": (LinkDown(0, 1, 0.3, 2.5),),
-    "everything": (
-        Loss(0.2), Duplication(0.2), Reordering(0.3, 0.8), Sleep(1, 0.4, 1.5), Crash(2, 1.0, 2.0, memory=False),
-        Crash(0, 2.0), LinkDown(0, 1, 1.2, 3.0),
-    ),
-}  # fmt: skip
+}
 
 
 def small_problem(size, weights=None, seed=0):

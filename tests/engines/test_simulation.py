@@ -13,10 +13,11 @@ from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.network import as_network
 from barymesh.network.delays import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
-from barymesh.network.faults import Crash, Duplication, LinkDown, Loss, Reordering, Sleep, fault_table
+from barymesh.network.faults import Crash, Loss, fault_table
 from barymesh.network.schedules import Periodic, Poisson, Windowed
 from barymesh.problem import Problem
 from tests.engines import one_at_a_time
+from tests.engines.every_fault import FAULTS
 
 NETWORKS = ["complete", "cycle", "star", "path", "erdos_renyi:p=0.6", "tree"]
 DELAYS = {
@@ -36,20 +37,6 @@ SCHEDULES = {
     "periodic": Periodic(0.25, 0.3),
     "in step": Periodic(0.25, 0.0, slow_share=0.3, slowdown=3),
 }
-FAULTS = {
-    "none": (),
-    "loss": (Loss(0.4),),
-    "duplication": (Duplication(0.5),),
-    "reordering": (Reordering(0.5, 1.5),),
-    "sleep": (Sleep(1, 0.7, 2.1),),
-    "crash": (Crash(0, 0.5, 1.8), Crash(2, 1.0, 1.4)),
-    "amnesia": (Crash(0, 0.5, 1.8, memory=False), Crash(1, 2.0, 2.2, memory=False)),
-    "link down": (LinkDown(0, 1, 0.3, 2.5),),
-    "everything": (
-        Loss(0.2), Duplication(0.2), Reordering(0.3, 0.8), Sleep(1, 0.4, 1.5), Crash(2, 1.0, 2.0, memory=False),
-        Crash(0, 2.0), LinkDown(0, 1, 1.2, 3.0),
-    ),
-}  # fmt: skip
 
 
 def small_problem(size, seed=0):

@@ -38,9 +38,9 @@ def compare(rows, points, metric, relative, weights):
     cost = Cost(metric).matrix(points, points)
     reg = relative * float(np.median(cost))
     expected, pot_error = pot_barycenter(rows / rows.sum(axis=1, keepdims=True), cost, reg, weights / weights.sum())
-    result = bm.barycenter(rows, points, reg=reg, weights=weights, cost=metric, tol=1e-10, max_iter=20_000)
-    # a small reg makes plateaus, on which any iteration may crawl; where POT's plain one arrives, ours must
-    assert result.success or pot_error > 1e-9
+    result = bm.barycenter(rows, points, reg=reg, weights=weights, cost=metric, tol=1e-10, max_iter=300_000)
+    # a small reg makes plateaus, on which any iteration may crawl for long
+    assert result.success
     # where POT itself has not converged in its iterations, ours can only be as close as POT is to the truth
     assert result.consensus < max(1e-9, pot_error)
     assert np.abs(result.weights - expected).sum() < max(1e-7, 200 * pot_error if pot_error > 1e-10 else 0)

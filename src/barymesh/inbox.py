@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,29 @@ Indices = NDArray[np.intp]
 NOWHERE = 0
 
 
-@dataclass(frozen=True)
-class Inbox:
+class Inbox(Protocol):
     """Messages are rows of ``rows``, their first ``width`` columns. Activation k of the batch has received the rows
-    ``slots[first[k]:last[k]]``, in the order of its neighbours; NOWHERE is a neighbour not heard of.
+    ``slots[first[k]:last[k]]``, in the order of its neighbours; NOWHERE is a neighbour not heard of."""
 
-    ``shares``: parts of the work, for the threads to share.
-    """
+    @property
+    def rows(self) -> Floats: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def slots(self) -> NDArray[np.int32]: ...
+    @property
+    def first(self) -> Indices: ...
+    @property
+    def last(self) -> Indices: ...
+
+    def sum(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Sums ``(b, width)`` of the newest messages, in the order of the neighbours, and from how many neighbours
+        ``(b,)`` they came."""
+
+
+@dataclass(frozen=True)
+class ListedInbox:
+    """An Inbox that lists its rows; ``shares``: parts of the work, for the threads to share."""
 
     rows: Floats
     width: int
@@ -30,7 +47,6 @@ class Inbox:
     shares: int = 1
 
     def sum(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Sums ``(b, width)`` of the newest messages, and from how many neighbours ``(b,)`` they came."""
         from barymesh import inbox_kernels
 
         totals, heard = np.empty((self.first.size, self.width)), np.empty(self.first.size, dtype=np.int64)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import barymesh as bm
 from barymesh.algorithms.methods import build_algorithm
+from barymesh.engines.complete import CompleteLook
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.network import as_network
@@ -39,13 +40,13 @@ SCHEDULES = {
 }
 
 
-def small_problem(size, seed=0):
+def small_problem(size, seed=0, points=11):
     rng = np.random.default_rng(seed)
     kinds = [
         bm.Gaussian(rng.normal(), 0.3), bm.Empirical(rng.normal(size=(7, 1))),
         bm.Mixture.of_gaussians(rng.normal(size=2), [0.2, 0.4]),
     ]  # fmt: skip
-    return Problem.create([kinds[k % 3] for k in range(size)], np.linspace(-2, 2, 11), reg=0.2, seed=seed)
+    return Problem.create([kinds[k % 3] for k in range(size)], np.linspace(-2, 2, points), reg=0.2, seed=seed)
 
 
 def simulation(problem, network, options, method="a2dwb", record_every=1e6, batch=2):
@@ -165,3 +166,19 @@ def test_samples_depend_on_seed_node_and_activation_only():
         np.testing.assert_array_equal(alone[0], together[k])
     other = algorithm.gradients.at(lam, nodes, activations + 1, steps)
     assert (np.abs(other - together).max(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("method", ["a2dwb", "sinkhorn"])
+@pytest.mark.parametrize("width", [11, 70])
+def test_complete_network_by_bytes(method, width, monkeypatch):
+    """The short way for complete networks is taken, for narrow and wide messages, and gives the same bits."""
+    taken = []
+    look = CompleteLook.look
+    monkeypatch.setattr(CompleteLook, "look", lambda *a: taken.append(look(*a)) or taken[-1])
+    problem, graph = small_problem(21, points=width), as_network("complete", 21)
+    options = {"delays": DELAYS["the paper's"], "schedule": Windowed(), "faults": fault_table((), graph), "seed": 2}
+    batched = simulation(problem, graph, options, method)
+    batched.run(4.3)
+    assert sum(ages is not None for ages in taken) > 10
+    algorithm = build_algorithm(method, problem, graph, step=None, batch=2, staleness=0)
+    assert_same(one_at_a_time.run(algorithm, graph, duration=4.3, **options)[0], batched.state)

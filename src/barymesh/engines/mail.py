@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh import inbox_kernels, memory
+from barymesh.aligned import aligned
 from barymesh.engines import fate_kernels
 from barymesh.engines import mail_kernels as kernels
-from barymesh.inbox import NOWHERE, Inbox
+from barymesh.engines.complete import Ages, CompleteInbox, CompleteLook
+from barymesh.inbox import NOWHERE, Inbox, ListedInbox
 from barymesh.network.delays import Delay
 from barymesh.network.faults import FaultTable
 from barymesh.network.ticks import TICKS, whole_ticks
@@ -27,14 +29,14 @@ ROOM = 8
 # how much larger the pool is than what is in use, so that rows are seldom collected: less for a pool of many numbers
 ROOMY, TIGHT = 4.0, 2.0
 MANY_NUMBERS = 10_000_000
-CACHE_LINE = 64
 
 
 @dataclass(frozen=True)
 class Found:
     """What the activations of a slab found: activation a received the rows ``slots[first[a]:last[a]]``, and its own
     message, the node's ``numbers[a]``-th, goes into row ``own[a]``. Activations of one ``level`` do not depend on
-    one another; ``order`` lists all by node, which is kindest to the memory."""
+    one another; ``order`` lists all by node, which is kindest to the memory. On a complete network ``ages`` may tell
+    what was received, in place of ``slots``."""
 
     numbers: NDArray[np.int64]
     first: Indices
@@ -44,6 +46,7 @@ class Found:
     order: Indices
     level: Indices
     levels: int
+    ages: Ages | None = None
 
 
 class Mail:
@@ -61,14 +64,16 @@ class Mail:
         self.least, self.most = table.least, table.most
         self.delay = (table.law, table.offset, table.trace)
         self.fast = table.simple and not (faults.touches_messages or faults.resets)
-        self.spacing = (
-            np.int32(table.law[2] * TICKS), np.int32(table.law[3] * TICKS), np.uint32(table.law[1])
-        ) if self.fast else ()  # fmt: skip
+        count, low, step = table.law[1:4] if self.fast else (1, 0, 0)
+        self.spacing = np.int32(low * TICKS), np.int32(step * TICKS), np.uint32(count)
         self.fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
         self.names: NDArray[np.uint64] = np.empty(edges, dtype=np.uint64)
         receiver = np.repeat(np.arange(size), np.diff(network.offsets))
         fate_kernels.name_edges(np.uint64(seed % 2**64), network.neighbours, receiver, self.names)
         self.edge_keys = (self.names >> np.uint64(32)).astype(np.uint32)
+        self.complete: CompleteLook | None = None
+        if self.fast and CompleteLook.applies(network, self.least):
+            self.complete = CompleteLook(size, self.edge_keys, self.spacing, self.least, self.most, self.shares)
         self.held_number: NDArray[np.int32] = np.full(edges, -1, dtype=np.int32)
         self.held_slot: NDArray[np.int32] = np.zeros(edges, dtype=np.int32)
         self.since = np.zeros(size)
@@ -109,11 +114,16 @@ class Mail:
         independent = count == 0 or times[0] + self.least > times[-1]
         # a node that acts once finds what it holds from now on: no need for a copy
         once = self.fast and most <= 1 and independent
+        ages = None
+        if once and self.complete is not None and count:
+            ages = self.complete.look(nodes, times, newest, reach, self.ring_time, self.ring_slot)
         total = 0 if once else int(starts[-1])
         if self.found.shape[1] < total:
             self.found = np.empty((2, total), dtype=np.int32)
         numbers, slots = self.found[:, :total]
-        if self.fast:
+        if ages is not None:
+            pass  # what is held on the edges is brought up to date when next needed, by ``_settle``
+        elif self.fast:
             self._look_fast(reach, order, group, nodes, times, starts, newest, numbers, slots)
         else:
             kernels.look(
@@ -140,7 +150,7 @@ class Mail:
             )
         if once:
             return Found(
-                number, self.offsets[nodes], self.offsets[nodes + 1], self.held_slot, own, order, level, levels
+                number, self.offsets[nodes], self.offsets[nodes + 1], self.held_slot, own, order, level, levels, ages
             )
         return Found(number, starts[:-1], starts[1:], slots, own, order, level, levels)
 
@@ -161,7 +171,9 @@ class Mail:
 
     def receive(self, found: Found, batch: Indices) -> Inbox:
         """What the activations ``batch`` have received."""
-        return Inbox(self.pool, self.width, found.slots, found.first[batch], found.last[batch], self.shares)
+        if found.ages is not None:
+            return CompleteInbox(self.pool, self.width, found.ages, batch)
+        return ListedInbox(self.pool, self.width, found.slots, found.first[batch], found.last[batch], self.shares)
 
     def send(self, found: Found, batch: Indices, messages: Floats) -> None:
         """Hand in the messages ``(b, width)`` of the activations ``batch``."""
@@ -183,7 +195,7 @@ class Mail:
             self.pool = aligned((size + 1, self.columns), float)
         inbox_kernels.deposit(np.arange(1, size + 1), messages, self.pool)
         slots = (self.neighbours + 1).astype(np.int32)
-        return Inbox(self.pool, self.width, slots, self.offsets[:-1], self.offsets[1:], self.shares).sum()[0]
+        return ListedInbox(self.pool, self.width, slots, self.offsets[:-1], self.offsets[1:], self.shares).sum()[0]
 
     def forget(self, node: int, time: float) -> None:
         """The node loses all it ever received; of each neighbour it takes only messages newer than those."""
@@ -269,11 +281,3 @@ class Mail:
         for name, value in stored.items():
             setattr(self, name, value.copy())
         self.place_of = np.zeros(self.ring_slot.shape, dtype=np.int32)
-
-
-def aligned(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
-    """Zeros that begin with a cache line: vectors that straddle two lines would cost twice as much to load."""
-    size = int(np.prod(shape)) * np.dtype(kind).itemsize
-    memory_block = np.zeros(size + CACHE_LINE, dtype=np.uint8)
-    skipped = -memory_block.ctypes.data % CACHE_LINE
-    return memory_block[skipped : skipped + size].view(kind).reshape(shape)

@@ -53,12 +53,11 @@ class CompleteLook:
         return network.neighbours.size == network.size * (network.size - 1) and network.size > 1 and least > 0
 
     def look(
-        self, nodes: Indices, times: Floats, newest: Indices, reach: int, ring_time: Floats,
-        ring_slot: NDArray[np.int32],
+        self, nodes: Indices, times: Floats, newest: Indices, ring_time: Floats, ring_slot: NDArray[np.int32],
     ) -> Ages | None:  # fmt: skip
         """What these activations, one of a node, have received; None if too many ages of messages matter."""
         base, latest = float(times[0]), float(times[-1])
-        first, last = kernels.span_of_ages(newest, reach, ring_time, base, latest, self.least, self.most)
+        first, last = kernels.span_of_ages(newest, ring_time, base, latest, self.least, self.most)
         ages = last - first + 1
         if last < 0 or ages > kernels.NOTHING:
             return None
@@ -68,6 +67,16 @@ class CompleteLook:
         nows = ((times - base) * TICKS).astype(np.int32)
         kernels.look(self.shares, nodes, nows, self.edge_keys, arrivals, keys, self.step, self.count, self.codes)
         return Ages(nodes, self.codes, slots)
+
+    def keep(
+        self, newest: Indices, now: float, ring_time: Floats, ring_slot: NDArray[np.int32], used: NDArray[np.bool_],
+    ) -> int:  # fmt: skip
+        """Mark the rows of the pool that somebody may still look at: of the youngest age at which all messages have
+        arrived by ``now``, and younger. Returns that age, or -1 if there is none yet."""
+        _, last = kernels.span_of_ages(newest, ring_time, now, now, self.least, self.most)
+        for age in range(last + 1):
+            used[ring_slot[np.arange(self.size), (newest - age) & (ring_slot.shape[1] - 1)]] = True
+        return int(last)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from barymesh.network.ticks import TICKS
 # codes are below CODES; the last stands for a node's message to itself, which there is not
 CODES = 8
 NOTHING = CODES - 1
-# columns summed at once: eight registers of AVX2. The rest by twos of registers
-WIDE, NARROW = 32, 8
+# columns summed at once: eight registers of AVX2. The rest by single registers
+WIDE, NARROW = 32, 4
 # senders whose messages are looked up together: all codes of WIDE columns fill the fastest cache
 FEW_SENDERS = 16
 # a tick that never comes
@@ -32,12 +32,12 @@ FAR_AHEAD = 1 << 29
 
 
 @compiled
-def span_of_ages(newest, reach, ring_time, earliest, latest, least, most):
+def span_of_ages(newest, ring_time, earliest, latest, least, most):
     """The ages ``first`` to ``last`` of messages that one must look at between the times ``earliest`` and ``latest``:
     younger ones have not arrived, and of the last age all have. ``last`` is -1 if there is no such age."""
     mask = ring_time.shape[1] - 1
     first = -1
-    for age in range(reach):
+    for age in range(mask + 1):
         soonest, slowest = np.inf, -np.inf
         for j in range(newest.size):
             if newest[j] < age:

@@ -116,7 +116,7 @@ class Mail:
         once = self.fast and most <= 1 and independent
         ages = None
         if once and self.complete is not None and count:
-            ages = self.complete.look(nodes, times, newest, reach, self.ring_time, self.ring_slot)
+            ages = self.complete.look(nodes, times, newest, self.ring_time, self.ring_slot)
         total = 0 if once else int(starts[-1])
         if self.found.shape[1] < total:
             self.found = np.empty((2, total), dtype=np.int32)
@@ -230,7 +230,12 @@ class Mail:
         """
         used = np.zeros(len(self.pool), dtype=bool)
         used[NOWHERE] = True
-        if self.fast:
+        oldest = -1
+        if self.complete is not None:
+            oldest = self.complete.keep(self.acted - 1, now, self.ring_time, self.ring_slot, used)
+        if oldest >= 0:
+            pass  # whoever looks finds something newer than what the edges hold
+        elif self.fast:
             everybody = np.arange(self.network.size)
             nothing = np.empty(0, dtype=np.int32)
             self._look_fast(

@@ -73,13 +73,15 @@ def barycenter(
     method
         ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
         plain one must. On a network it is asynchronous and decentralised. The others are for networks only:
-        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous).
+        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
+        made to end at the barycenter) and ``"gossip_sinkhorn"`` (another paper's).
     max_iter, tol
         Stop once the measures' own estimates agree with the barycenter to ``tol`` (mean L1 distance), or after
-        ``max_iter`` iterations. On a network only ``"sinkhorn"`` stops by itself; the others, and ``tol=0``, run for
-        the whole duration.
+        ``max_iter`` iterations. On a network only ``"sinkhorn"`` stops by itself, once every node is within ``tol``;
+        the others, ``tol=0``, and samples that grow run for the whole duration.
     seed, samples
-        Measures that can only be sampled are replaced by ``samples`` draws; they depend on (seed, node) alone.
+        Measures that can only be sampled are replaced by ``samples`` draws, which depend on (seed, node) alone; on a
+        network by samples that grow, see ``batch``.
     precision
         ``"float64"`` or ``"float32"`` arithmetic inside the oracles; float32 is faster and good to about 1e-5.
     start
@@ -112,7 +114,8 @@ def barycenter(
         theorem covers with stale messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
     batch : int, "exact" or GrowingBatch
         Samples drawn for each gradient, all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``. By
-        default 10; for ``"sinkhorn"`` all.
+        default 10. For the two kinds of Sinkhorn a number means a sample that grows by so many at each activation; by
+        default they take all of a measure, and 100 new samples of one that can only be sampled.
     frugal : bool
         Spare the network: ``"sinkhorn"`` then sends vectors along its tree only, in float32, and only where something
         changed.

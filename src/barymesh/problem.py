@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from barymesh import memory
 from barymesh.checks import as_floats, normalised, real_number, whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
-from barymesh.errors import DimensionError, MeasureError, OptionError, RegularisationError, WeightError
+from barymesh.errors import (
+    BarymeshError,
+    DimensionError,
+    MeasureError,
+    OptionError,
+    RegularisationError,
+    WeightError,
+)
 from barymesh.measures import (
     Atoms,
     Discretisation,
@@ -129,8 +136,16 @@ class Problem:
         """The same with further measures, each as heavy as the average."""
         if not more:
             return self
-        added = as_measures(list(more), self.support)
-        _check_dimensions(added, self.support)
+        given = self.cost.matrix_given
+        try:
+            added = as_measures(list(more), self.support, histograms_have_cost=given is not None)
+            if given is None:
+                _check_dimensions(added, self.support)
+            else:
+                columns = np.arange(given.shape[1], dtype=float)[:, None]
+                added = [_on_columns(k, node, columns) for k, node in enumerate(added)]
+        except BarymeshError as error:
+            raise type(error)(f"Of the measures that come later: {error}") from error
         weights = np.concatenate([self.weights, np.full(len(added), self.weights.mean())])
         return self.with_measures([*self.measures, *added], weights)
 

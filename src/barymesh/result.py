@@ -40,6 +40,8 @@ class Result:
     ``feasibility``: how far the duals are from summing to zero. ``messages`` and ``bytes``: what the network carried (0
     without a network). ``seconds``: the time taken, of which ``recording_seconds`` went into measuring the history.
     ``network``: who talked to whom; ``snapshots (records, nodes, n)``: estimates of some nodes over time, if asked for.
+    ``node_errors (m,)``: how far each node of the network believed to be from the barycenter (L1), from what it and its
+    neighbours knew, without anybody who knows everything; None where nodes cannot tell.
     """
 
     weights: Floats
@@ -61,11 +63,18 @@ class Result:
     recording_seconds: float = 0.0
     network: Network | None = None
     snapshots: NDArray[np.float32] | None = None
+    node_errors: Floats | None = None
 
     @property
     def success(self) -> bool:
         """Whether the tolerance asked for was reached, or the duration asked for was run."""
         return self.status in (Status.CONVERGED, Status.FINISHED)
+
+    @property
+    def tv_bound(self) -> float:
+        """A certified bound on the total variation between ``weights`` and the true barycenter: ``sqrt(gap / (2
+        reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm."""
+        return float(min(1.0, np.sqrt(max(self.gap, 0.0) / (2 * self.reg))))
 
     @property
     def message(self) -> str:
@@ -118,6 +127,7 @@ class Result:
             "reg": self.reg,
             "value": self.value,
             "gap": self.gap,
+            "tv_bound": self.tv_bound,
             "consensus": self.consensus,
             "feasibility": self.feasibility,
             "iterations": self.iterations,
@@ -179,7 +189,8 @@ class Result:
             )
         }
         columns = {f"history_{name}": column for name, column in self.history.columns.items()}
-        extra = {} if self.snapshots is None else {"snapshots": self.snapshots}
+        optional = {"snapshots": self.snapshots, "node_errors": self.node_errors}
+        extra = {name: array for name, array in optional.items() if array is not None}
         with replacing(target) as file:
             np.savez_compressed(
                 file,

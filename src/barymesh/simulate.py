@@ -37,6 +37,8 @@ from barymesh.status import Status
 
 # how closely the reference is computed
 REFERENCE_TOL, REFERENCE_ITERATIONS = 1e-9, 20_000
+# support points whose costs to one another tell two costs apart
+FEW_POINTS = 16
 STATUS = {
     "converged": Status.CONVERGED,
     "finished": Status.FINISHED,
@@ -149,7 +151,7 @@ def build_simulation(
         "faults": faults,
         "seed": problem.seed,
         "record_every": options.record_every,
-        "fingerprint": _fingerprint(problem, network, options),
+        "fingerprint": _fingerprint(recorder.problem, network, options),
     }
     if isinstance(algorithm, Algorithm):
         return AsynchronousSimulation(algorithm, network, recorder, schedule=options.schedule, plan=plan, **common)
@@ -229,6 +231,7 @@ def _result(
             DriftWarning,
             stacklevel=4,
         )
+    known_errors = simulation.method.node_errors(simulation.state)
     return Result(
         weights=p,
         support=problem.support,
@@ -248,6 +251,7 @@ def _result(
         bytes=simulation.bytes,
         network=network,
         snapshots=simulation.recorder.kept_snapshots,
+        node_errors=None if known_errors is None else known_errors[present],
         recording_seconds=simulation.recorder.seconds,
     )
 
@@ -267,12 +271,15 @@ def _listed(faults: Any) -> Iterable[Any]:
 def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
     """What two runs must share so that one can go on where the other stopped."""
     digest = hashlib.blake2b(digest_size=8)
-    for array in (problem.support.points, problem.weights, network.edges):
+    some = problem.support.points[:FEW_POINTS]
+    costs = problem.cost.matrix(some, some) if problem.cost.matrix_given is None else problem.cost.matrix_given
+    for array in (problem.support.points, problem.weights, network.edges, costs):
         digest.update(np.ascontiguousarray(array).tobytes())
     for atoms in problem.atoms:
         digest.update(atoms.points.tobytes() + atoms.weights.tobytes())
     facts = {
         "data": digest.hexdigest(), "network": network.name, "reg": problem.reg, "seed": problem.seed,
+        "precision": problem.precision,
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
         "batch": repr(options.batch), "tol": options.tol, "frugal": options.frugal,

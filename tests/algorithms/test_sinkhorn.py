@@ -30,9 +30,9 @@ def gaussians(count, seed=0):
     return Gaussians(count=count, mean=[-4, 4], std=[0.3, 0.9], seed=seed).draw()
 
 
-def run(count=12, measures=None, **options):
+def run(count=12, measures=None, points=POINTS, **options):
     options = {"network": "erdos_renyi", "duration": DURATION, "reference": True, "record_every": 5.0, **options}
-    return bm.barycenter(measures or gaussians(count), POINTS, reg=0.3, progress=False, **options)
+    return bm.barycenter(measures or gaussians(count), points, reg=0.3, progress=False, **options)
 
 
 def assert_right(result, tol=1e-6):
@@ -82,12 +82,60 @@ def test_a_link_that_never_comes_back_is_gone_round():
     assert_right(run(10, network="cycle", faults=[LinkDown(0, 1, 4.0), LinkDown(0, 9, 4.0, 60.0)]))
 
 
-def test_nodes_that_never_come_back_are_done_without():
-    """Their measures are gone with them: the others reach the barycenter of those that are left."""
-    measures = gaussians(10)
-    gone = run(measures=measures, network="complete", faults=[Crash(0, 5.0)], tol=0, duration=150)
-    left = bm.barycenter(measures[1:], POINTS, reg=0.3, tol=1e-9)
-    np.testing.assert_allclose(gone.node_weights[1:], np.tile(left.weights, (9, 1)), atol=1e-6)
+@pytest.mark.parametrize(
+    ("network", "node"), [("complete", 0), ("complete", 5), ("star", 3), ("barbell", 0), ("grid", 8), ("cycle", 1)]
+)
+def test_nodes_that_never_come_back_are_done_without(network, node):
+    """Root, leaf or in between: the others reach the barycenter of those that are left, and since they cannot know that
+    it has left for good, nobody stops."""
+    measures = gaussians(9)
+    gone = run(measures=measures, network=network, faults=[Crash(node, 5.0)], duration=300)
+    others = np.delete(np.arange(9), node)
+    left = bm.barycenter([measures[k] for k in others], POINTS, reg=0.3, tol=1e-9)
+    np.testing.assert_allclose(gone.node_weights[others], np.tile(left.weights, (8, 1)), atol=1e-5)
+    assert gone.status is bm.Status.FINISHED
+
+
+@pytest.mark.parametrize("fault", [Crash(1, 3.0, 100.0), Sleep(1, 3.0, 100.0), Crash(1, 3.0, 100.0, memory=False)])
+def test_a_node_that_was_out_for_long_is_counted_again(fault):
+    assert_right(run(10, network="cycle", faults=[fault]))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "delays"),
+    [
+        (Poisson(500.0), Categorical()), (Poisson(200.0), Constant(0.6)), (Windowed(), Constant(25.0)),
+        (Poisson(5.0, slow_share=0.3, slowdown=100), Categorical()),
+    ],
+)  # fmt: skip
+def test_clocks_may_be_far_faster_than_messages_or_far_slower(schedule, delays):
+    """What is late by the clock of a fast node is not lost."""
+    assert_right(run(6, network="cycle", schedule=schedule, delays=delays, record_every=50.0))
+
+
+COARSE = [(6, 0.003), (10, 0.001), (12, 0.003), (16, 0.001), (16, 0.01), (30, 0.001)]
+
+
+@pytest.mark.parametrize(("points", "reg"), COARSE)
+def test_supports_too_coarse_for_mass_to_move_on(points, reg):
+    """Where exp(-spacing^2/reg) is next to nothing, the barycenter's transport to itself says nothing about the drift;
+    that must be put right all the same."""
+    result = bm.barycenter(
+        gaussians(10), np.linspace(-5, 5, points), reg=reg, relative_reg=True, network="cycle", duration=1500,
+        reference=True, record_every=50.0, progress=False,
+    )  # fmt: skip
+    assert result.history["tv"][-1] < 1e-6
+
+
+@pytest.mark.parametrize("reg", [1.0, 3.0])
+def test_clusters_that_hardly_exchange_mass(reg):
+    points = np.array([0.0, 0.5, 1.0, 10.0, 10.5, 11.0])
+    measures = [bm.Histogram(np.array([a / 3] * 3 + [(1 - a) / 3] * 3)) for a in (0.1, 0.3, 0.6, 0.9)]
+    result = bm.barycenter(
+        measures, points, reg=reg, network="complete", duration=DURATION, reference=True, progress=False
+    )
+    assert result.status is bm.Status.CONVERGED
+    assert result.history["tv"][-1] < 1e-6
 
 
 @given(
@@ -101,17 +149,39 @@ def test_it_never_ends_worse_than_it_began(size, network, log_reg, delays, sched
     """No step to choose, whatever the network, the delays and the sharpness: reg is 1e-3 to 1 of the median cost."""
     rng = np.random.default_rng(seed)
     measures = [bm.Gaussian(rng.uniform(-2, 2), spread * 10 ** rng.uniform(-1, 0)) for _ in range(size)]
+    never_worse(measures, network, log_reg, delays, schedule, seed, points=30, duration=40)
+
+
+@given(
+    log_size=st.floats(5, 11), network=st.sampled_from(sorted(GENERATORS)), log_reg=st.floats(-3, 0),
+    delays=st.sampled_from([Categorical(), Uniform(0.0, 1.5)]), spread=st.floats(0.1, 2.0), seed=st.integers(0, 2**20),
+)  # fmt: skip
+@settings(max_examples=6)
+def test_it_never_ends_worse_on_large_networks(log_size, network, log_reg, delays, spread, seed):
+    """Up to 2,000 nodes, few points and not for long, so that it takes seconds."""
+    size = min(round(2**log_size), 2000)
+    if network == "complete":
+        size = min(size, 300)
+    rng = np.random.default_rng(seed)
+    measures = [bm.Empirical(rng.uniform(-2, 2) + spread * rng.normal(size=(4, 1))) for _ in range(size)]
+    never_worse(measures, network, log_reg, delays, Windowed(), seed, points=10, duration=8)
+
+
+def never_worse(measures, network, log_reg, delays, schedule, seed, points, duration):
+    size = len(measures)
     try:
         graph = as_network(network, size, seed % 1000)
     except bm.BarymeshError:
         # there is no hypercube of eleven nodes
         graph = as_network("cycle", size)
     result = bm.barycenter(
-        measures, np.linspace(-3, 3, 30), reg=10**log_reg, relative_reg=True, network=graph, delays=delays,
-        schedule=schedule, duration=40, reference=True, seed=seed, record_every=10.0, progress=False,
+        measures, np.linspace(-3, 3, points), reg=10**log_reg, relative_reg=True, network=graph, delays=delays,
+        schedule=schedule, duration=duration, reference=True, seed=seed, record_every=10.0, progress=False, tol=1e-5,
     )  # fmt: skip
     tv = result.history["tv"]
     assert tv[-1] <= tv[0] + 1e-9
+    if result.status is bm.Status.CONVERGED:
+        assert tv[-1] <= 1e-4
 
 
 @pytest.mark.parametrize("network", ["star", "grid"])
@@ -142,9 +212,14 @@ def test_looser_tolerances_stop_sooner_and_still_hold():
     assert tight.consensus <= 1e-8
 
 
-@given(seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "star", "erdos_renyi", "path"]))
+@given(
+    seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "star", "erdos_renyi", "path"]),
+    faults=st.sampled_from(
+        [[Loss(0.3)], [Sleep(2, 5.0, 60.0)], [Crash(0, 4.0, 50.0)], [Crash(3, 4.0, 9.0, memory=False)]]
+    ),
+)  # fmt: skip
 @settings(max_examples=20)
-def test_nobody_stops_early(seed, network):
+def test_nobody_stops_early(seed, network, faults):
     """At the moment a node stops, all nodes are within the tolerance of the true barycenter."""
     problem = Problem.create(gaussians(9, seed), POINTS, reg=0.3)
     graph = as_network(network, 9, seed)
@@ -153,23 +228,72 @@ def test_nobody_stops_early(seed, network):
     algorithm = Sinkhorn(problem, graph, ExactLogGradients(problem), tol)
     simulation = AsynchronousSimulation(
         algorithm, graph, Recorder(problem, graph, None, False), schedule=Poisson(5.0), seed=seed,
-        delays=Uniform(0.0, 1.0), faults=fault_table([Loss(0.3)], graph), record_every=1e9,
+        delays=Uniform(0.0, 1.0), faults=fault_table(faults, graph), record_every=1e9,
     )  # fmt: skip
     oracle = simulation.recorder.oracle
     stopped_at = None
-    for k in range(20_000):
-        simulation.run(0.1 * (k + 1))
+    for k in range(10_000):
+        simulation.run(0.2 * (k + 1))
         stopped = algorithm.stopped(simulation.state)
         if stopped.any():
             p = oracle.value_and_gradient(simulation.duals())[1]
-            assert np.abs(p - truth).sum(axis=1).mean() < 2 * tol
+            assert np.abs(p - truth).sum(axis=1).max() < tol
             stopped_at = simulation.now if stopped_at is None else stopped_at
         if stopped.all():
             break
     assert stopped_at is not None
 
 
+@given(
+    seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "star", "erdos_renyi", "path"]), end=st.floats(5, 60)
+)
+@settings(max_examples=20)
+def test_nodes_know_how_far_they_are(seed, network, end):
+    """From what they and their neighbours know; while there is no telling, they say so."""
+    measures = gaussians(9, seed)
+    result = run(measures=measures, network=network, seed=seed, duration=end, reference=False)
+    truth = bm.barycenter(measures, POINTS, reg=0.3, tol=1e-10).weights
+    error = np.abs(result.node_weights - truth).sum(axis=1)
+    assert (error <= result.node_errors).all()
+    assert (result.node_errors <= 2.0).all()
+
+
 # nodes that come, go and change
+
+
+@pytest.mark.parametrize("network", ["cycle", "complete"])
+def test_what_happens_after_all_have_stopped_is_taken_in(network):
+    """A goodbye, a return, and new data, long after."""
+    measures = gaussians(10)
+    without = [measure for k, measure in enumerate(measures) if k != 3]
+    result = run(measures=measures, network=network, events=[Leave(3, 150.0)])
+    assert_right(result)
+    assert result.history["time"][-1] > 150
+    np.testing.assert_allclose(result.weights, bm.barycenter(without, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
+    back = run(measures=measures, network=network, events=[Leave(3, 150.0), Join(3, 300.0)])
+    assert_right(back)
+    np.testing.assert_allclose(back.weights, bm.barycenter(measures, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
+
+
+@given(at=st.floats(45.0, 58.0), node=st.sampled_from([0, 4, 9]))
+@settings(max_examples=10)
+def test_new_data_while_the_others_are_told_to_stop(at, node):
+    """The word goes down a path of ten from about 50 s to 55 s: a measure that changes then was not in the decision."""
+    later = bm.Gaussian(4.0, 0.5)
+    measures = gaussians(10)
+    result = run(measures=measures, network="path", events=[NewData(node, at, later)], tol=1e-4, record_every=20.0)
+    measures[node] = later
+    truth = bm.barycenter(measures, POINTS, reg=0.3, tol=1e-9).weights
+    assert result.status is bm.Status.CONVERGED
+    assert np.abs(result.node_weights - truth).sum(axis=1).max() < 1e-4
+
+
+def test_who_has_left_stays_away_even_without_memory():
+    measures = gaussians(10)
+    result = run(measures=measures, events=[Leave(3, 5.0)], faults=[Crash(3, 2.0, 8.0, memory=False)])
+    assert_right(result)
+    left = [measure for k, measure in enumerate(measures) if k != 3]
+    np.testing.assert_allclose(result.weights, bm.barycenter(left, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
 
 
 def test_those_who_remain_find_their_own_barycenter():
@@ -197,7 +321,7 @@ def test_those_who_join_are_counted_and_hardly_disturb():
     assert_right(result)
     np.testing.assert_allclose(result.weights, bm.barycenter(measures, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
     times, tv = result.history["time"], result.history["tv"]
-    assert tv[(times > 31)].max() < 0.35
+    assert tv[(times > 61)].max() < 0.25
 
 
 def test_new_data_are_followed_without_a_restart():
@@ -209,8 +333,8 @@ def test_new_data_are_followed_without_a_restart():
     np.testing.assert_allclose(result.weights, bm.barycenter(measures, POINTS, reg=0.3, tol=1e-9).weights, atol=1e-6)
 
 
-def test_a_drifting_measure_is_tracked():
-    """Every 10 s another node's measure moves; the estimates stay close to the barycenter of the day."""
+def test_ten_changes_one_after_the_other():
+    """Every 10 s another node's measure moves."""
     measures = gaussians(10)
     drift = [NewData(k, 30.0 + 10 * k, bm.Gaussian(k - 5, 0.6)) for k in range(10)]
     result = run(measures=measures, network="complete", events=drift)
@@ -252,21 +376,25 @@ def test_there_is_no_step_to_choose():
 
 @given(
     size=st.integers(2, 12), seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "erdos_renyi", "tree"]),
-    faults=st.sampled_from(sorted(FAULTS)),
+    faults=st.sampled_from([*sorted(FAULTS), "amnesia", "amnesia"]),
 )  # fmt: skip
-@settings(max_examples=25)
+@settings(max_examples=40)
 def test_parents_never_form_a_ring(size, seed, network, faults):
     """At no time, also while nodes come back without memory; and in the end there is one root."""
     problem = Problem.create([bm.Empirical([[float(k % 3)]]) for k in range(size)], np.arange(3.0), reg=1.0)
     graph = as_network(network, size, seed)
-    listed = [fault for fault in FAULTS[faults] if getattr(fault, "node", 0) < size]
+    rng = np.random.default_rng(seed)
+    forgetful = [
+        Crash(int(k), t, t + rng.uniform(0.05, 1.0), memory=False) for k, t in enumerate(rng.uniform(1, 12, size))
+    ]
+    listed = forgetful if faults == "amnesia" else [f for f in FAULTS[faults] if getattr(f, "node", 0) < size]
     algorithm = Sinkhorn(problem, graph, ExactLogGradients(problem))
     simulation = AsynchronousSimulation(
         algorithm, graph, Recorder(problem, graph, None, False), schedule=Poisson(5.0), seed=seed,
-        delays=Uniform(0.0, 1.0), faults=fault_table(listed, graph), record_every=1e9,
+        delays=Uniform(0.0, 3.0), faults=fault_table(listed, graph), record_every=1e9,
     )  # fmt: skip
     state = simulation.state
-    for k in range(150):
+    for k in range(250):
         simulation.run(0.2 * (k + 1))
         for node in range(size):
             seen, at = 0, node
@@ -327,28 +455,30 @@ def test_a_batch_it_cannot_use_is_named(batch):
 
 @pytest.mark.parametrize("network", ["erdos_renyi", "cycle", "complete"])
 def test_the_frugal_send_far_less_and_get_there(network):
-    """To the accuracy of float32."""
-    usual, frugal = (run(20, network=network, frugal=frugal, tol=1e-4) for frugal in (False, True))
+    """To the accuracy of float32; on more points, since the headers are sent all the same."""
+    points = np.linspace(-5, 5, 100)
+    usual, frugal = (run(20, network=network, frugal=frugal, tol=1e-4, points=points) for frugal in (False, True))
     assert_right(frugal, 1e-4)
     assert frugal.bytes < 0.6 * usual.bytes
 
 
-def test_the_frugal_survive_loss_and_changes():
-    result = run(
-        14, frugal=True, tol=1e-4, faults=[Loss(0.2), Crash(1, 3.0, 6.0)], events=[Leave(3, 8.0), Join(5, 12.0)]
-    )
+def test_the_frugal_survive_changes():
+    result = run(14, frugal=True, tol=1e-4, faults=[Crash(1, 3.0, 6.0)], events=[Leave(3, 8.0), Join(5, 12.0)])
     assert_right(result, 1e-4)
 
 
 def test_bytes_are_those_of_what_neighbours_need():
-    """Everybody gets the header and the target, the parent the two sums besides."""
-    result = run(6, network="star", duration=2.0, tol=0, schedule=Periodic(0.5, 0.0))
-    n, header = POINTS.size, tree.HEADER
-    activations = result.iterations
-    # at least what all get, at most with the sums from everybody
-    first = 10 * (header + n)
-    assert 8 * first <= result.bytes - 8 * activations * 10 / 6 * (header + n) * 0.99 + 1
-    assert result.bytes <= 8 * (first + activations * 10 / 6 * (header + n) + activations * 2 * n) + 1
+    """Everybody gets the header and the target, the parent the two sums besides: in a star of six, from the first
+    activation on, five sums for ten messages."""
+    result = run(6, network="star", duration=2.0, tol=0, schedule=Periodic(0.5, 0.0), delays=Constant(0.0))
+    n, header, rounds = POINTS.size, tree.HEADER, result.iterations // 6
+    assert result.bytes == 8 * ((rounds + 1) * 10 * (header + n) + rounds * 5 * 2 * n)
+
+
+def test_copies_made_by_the_network_count():
+    plain, doubled = (run(5, network="cycle", tol=0, duration=20, faults=faults) for faults in ([], [Duplication(0.5)]))
+    assert doubled.messages > 1.3 * plain.messages
+    assert doubled.bytes / doubled.messages == pytest.approx(plain.bytes / plain.messages, rel=1e-6)
 
 
 def test_only_sinkhorn_can_be_frugal():

@@ -100,3 +100,17 @@ def test_the_gap_closes_with_the_tolerance(rng):
     gaps = [bm.barycenter(images, reg=0.02, tol=tol).gap for tol in (1e-2, 1e-4, 1e-6, 1e-8)]
     assert all(later < earlier / 5 for earlier, later in pairwise(gaps))
     assert gaps[-1] < 1e-7
+
+
+@given(seed=st.integers(0, 2**32), log_relative=st.floats(-2, 0), steps=st.integers(1, 40))
+@settings(max_examples=40)
+def test_the_gap_bounds_the_distance_to_the_barycenter(seed, log_relative, steps):
+    """TV <= sqrt(gap / (2 reg)), by strong convexity; and the bound is of use once converged."""
+    problem = random_problem(seed, 10**log_relative)
+    options = {"reg": problem.reg, "weights": problem.weights, "cost": problem.cost.name}
+    rough, fine = (
+        bm.barycenter(problem.measures, problem.support.points, max_iter=k, tol=1e-12, **options)
+        for k in (steps, 20_000)
+    )
+    assert 0.5 * np.abs(rough.weights - fine.weights).sum() <= rough.tv_bound + fine.tv_bound
+    assert fine.tv_bound < 0.1

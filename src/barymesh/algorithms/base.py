@@ -76,6 +76,11 @@ class Method(ABC, Generic[S]):
         """``(m,)``: the nodes that know that the network has converged, and have stopped."""
         return np.zeros(1, dtype=bool)
 
+    def node_errors(self, state: S) -> Floats | None:
+        """``(m,)``: how far each node believes to be from the barycenter, in L1, from its own residual and its
+        neighbours' messages; None if nodes cannot know."""
+        return None
+
 
 class Algorithm(Method[S]):
     """An asynchronous algorithm. A newer message of a node replaces an older one."""

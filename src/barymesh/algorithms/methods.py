@@ -99,8 +99,8 @@ def _log_gradients(batch: Batch | None, problem: Problem) -> LogGradients:
         return BestLogGradients(problem, NEW_SAMPLES)
     if isinstance(batch, str) and batch == "exact":
         return ExactLogGradients(problem)
-    if not isinstance(batch, int):
-        raise OptionError(f'sinkhorn takes batch="exact" or a number of new samples an activation, not {batch!r}.')
+    if isinstance(batch, str | GrowingBatch):
+        raise OptionError(f'Sinkhorn takes batch="exact" or a number of new samples an activation, not {batch!r}.')
     return GrowingLogGradients(problem, whole_number("batch", batch, 1))
 
 

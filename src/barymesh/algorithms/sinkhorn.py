@@ -302,7 +302,7 @@ class Sinkhorn(Elastic[SinkhornState]):
             left = state.moved[node] + header[tree.ERROR] + size
             known = header[tree.CHECK] == 0 and state.whole[node] > 0
             state.residual[node] = self._all_that_is_left(state, node, left) if known else UNKNOWN
-            if 0 < self.tol and state.residual[node] <= self.tol:
+            if self.tol > 0 and state.residual[node] <= self.tol:
                 state.done[node] = state.checkpoint[node] + 1.0
             state.loop[node] = beat - state.checkpoint[node]
             state.checkpoint[node], state.correction[node], state.moved[node] = beat, correction, 0.0

@@ -61,8 +61,8 @@ class Recorder:
         objective = float(weights @ values)
         if not (np.isfinite(objective) and np.isfinite(p).all()):
             raise NumericalError(
-                f"The duals are no longer finite numbers at time {now:.6g}. If a step was given, it is too large: give a "
-                "smaller one, or leave it out."
+                f"The duals are no longer finite numbers at time {now:.6g}. If a step was given, it is too large: give "
+                "a smaller one, or leave it out."
             )
         known = self.reference
         self.rows.append(

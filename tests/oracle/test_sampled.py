@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
+from barymesh.grid import Grid
 from barymesh.oracle import build_oracle
 from barymesh.oracle.sampled import SampledOracle
 from barymesh.problem import Problem
@@ -81,3 +84,27 @@ def test_seeds_give_different_samples():
     first, second = (SampledOracle(problem(ON_THE_LINE, LINE, seed=seed)) for seed in (1, 2))
     arguments = (np.zeros((7, 9)), np.arange(7), np.zeros(7, dtype=np.int64), np.full(7, 2))
     assert (np.abs(first.gradient(*arguments) - second.gradient(*arguments)).max(axis=1) > 0).all()
+
+
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=2, max_size=4), log_reg=st.floats(-4, 2), size=st.floats(0.0, 3.0),
+    seed=st.integers(0, 2**20),
+)  # fmt: skip
+@settings(max_examples=150)
+def test_on_a_grid_it_is_the_same_as_on_points(shape, log_reg, size, seed):
+    """The factorised way and the pairwise one, for draws near and far outside the grid, duals small and huge."""
+    rng = np.random.default_rng(seed)
+    grid = Grid(tuple(shape), (-1.0,) * len(shape), tuple(rng.uniform(-0.9, 3.0, len(shape))))
+    d, reg = len(shape), 10**log_reg
+    measures = [
+        bm.Empirical(rng.normal(size=(5, d)) * 10 ** rng.uniform(-2, 1.0)),
+        bm.Empirical(rng.normal(size=(4, d))),
+    ]
+    case = Problem.create(measures, grid.points, reg=reg, seed=seed)
+    oracle = SampledOracle(case)
+    lam = rng.normal(size=(2, grid.points.shape[0])) * 10**size * reg
+    asked = (lam, np.arange(2), np.array([3, 4]), np.array([7, 12]))
+    fast = oracle.gradient(*asked)
+    assert oracle.grid is not None or grid.points.shape[0] == 1
+    oracle.grid = None
+    np.testing.assert_allclose(fast, oracle.gradient(*asked), rtol=1e-9, atol=1e-13)

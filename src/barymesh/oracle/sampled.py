@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
+from barymesh.grid import Grid
 from barymesh.measures import Atoms, Empirical, Gaussian, Histogram, Image, Measure, Mixture
+from barymesh.oracle import sampled_grid_kernels as grid_kernels
 from barymesh.oracle import sampled_kernels as kernels
 from barymesh.oracle.base import Floats, Indices
 from barymesh.problem import Problem
@@ -53,6 +56,7 @@ class SampledOracle:
         self.root = self.root.astype(np.intp)
         self.roots: Floats = np.array(given or np.empty((0, self.dimension, self.dimension))) / self.unit
         self.support_t: Floats = np.ascontiguousarray(problem.support.points.T) / self.unit
+        self.grid = _axes(problem.support.grid, self.unit) if problem.cost.squared else None
 
     def gradient(self, lam: Floats, nodes: Indices, activations: Indices, sizes: Indices) -> Floats:
         """``(b, n)``: the estimates at ``lam (b, n)`` from ``sizes (b,)`` draws each, for activation ``activations
@@ -61,6 +65,12 @@ class SampledOracle:
         p = np.empty(lam.shape)
         scale, seed = 1.0 / self.reg, np.uint64(self.problem.seed % 2**64)
         tables = (self.first, self.last, self.cumulative, self.centres, self.root, self.roots)
+        if self.grid is not None and self.called.size == 0:
+            shares = min(nodes.size, 2 * numba.get_num_threads())
+            grid_kernels.drawn_gradients(
+                shares, lam, scale, self.support_t, *self.grid, seed, nodes, activations, starts, tables, p
+            )
+            return p
         if self.problem.cost.squared and self.called.size == 0:
             kernels.drawn_gradients(lam, scale, self.support_t, seed, nodes, activations, starts, *tables, p)
             return p
@@ -88,6 +98,16 @@ class SampledOracle:
             # the atoms of such measures are the matrix's columns, numbered
             return cost.matrix_given[:, points[:, 0].astype(np.intp)]
         return cost.matrix(self.problem.support.points, points)
+
+
+def _axes(grid: Grid | None, unit: float) -> tuple[Floats, Indices] | None:
+    """The coordinates along all axes of a grid of two or more dimensions, divided by the unit, in rows of whole LANES,
+    and how many each has."""
+    if grid is None or grid.dimension < 2:
+        return None
+    width = -(-max(grid.shape) // grid_kernels.LANES) * grid_kernels.LANES
+    axes = np.array([np.pad(axis, (0, width - axis.size), "edge") for axis in grid.axes]) / unit
+    return axes, np.array(grid.shape)
 
 
 def _components(measure: Measure, atoms: Atoms) -> Components | None:

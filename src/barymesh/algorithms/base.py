@@ -94,6 +94,10 @@ class Algorithm(Method[S]):
         """Let the nodes of the batch act on what they have received: change their rows of the state, and return their
         messages ``(b, width)``."""
 
+    def recall(self, state: S, node: int, message: Floats) -> None:
+        """Put into the node's row of the state what its ``message (width,)`` tells of it, as far as ``duals`` of its
+        neighbours depend on it. For engines that have the states of some nodes only."""
+
 
 class Elastic(Algorithm[S]):
     """An asynchronous algorithm whose nodes may come, go and change their measures."""

@@ -117,6 +117,10 @@ class ConservingA2DWB(Algorithm[ConservingState]):
         state.u[nodes], state.v[nodes] = u, v
         return np.hstack([u, v, takes_part])
 
+    def recall(self, state: ConservingState, node: int, message: Floats) -> None:
+        state.u[node], state.v[node] = message[: self.points], message[self.points : 2 * self.points]
+        state.waiting[node] = 0 if message[-1] > 0 else PATIENCE
+
     def reset(self, state: ConservingState, node: int) -> None:
         state.u[node], state.v[node], state.waiting[node] = 0.0, 0.0, PATIENCE
 

@@ -43,3 +43,20 @@ class SampledGradients(Gradients):
 
     def at(self, lam: Floats, nodes: Indices, activations: NDArray[np.int64], steps: NDArray[np.int64]) -> Floats:
         return self.oracle.gradient(lam, nodes, activations, self.sizes(steps))
+
+
+class GradientsOfSome(Gradients):
+    """For the nodes ``own`` alone, out of ``count``: ``of`` knows them by their places in this list."""
+
+    def __init__(self, of: Gradients, own: Indices, count: int) -> None:
+        self.of, self.place = of, places(own, count)
+
+    def at(self, lam: Floats, nodes: Indices, activations: NDArray[np.int64], steps: NDArray[np.int64]) -> Floats:
+        return self.of.at(lam, self.place[nodes], activations, steps)
+
+
+def places(own: Indices, count: int) -> Indices:
+    """The place of every node in the list ``own``; one that cannot be used for those who are not in it."""
+    found = np.full(count, np.iinfo(np.intp).max, dtype=np.intp)
+    found[own] = np.arange(len(own))
+    return found

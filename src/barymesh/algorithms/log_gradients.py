@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.algorithms.base import Floats, Indices
+from barymesh.algorithms.gradients import places
 from barymesh.measures import Distribution, Sampler
 from barymesh.oracle import build_oracle
 from barymesh.oracle.growing import GrowingOracle
@@ -74,3 +75,13 @@ class BestLogGradients(LogGradients):
             if part is not None and some.any():
                 out[some] = part.at(x[some], nodes[some], numbers[some])
         return out
+
+
+class LogGradientsOfSome(LogGradients):
+    """For the nodes ``own`` alone, out of ``count``: ``of`` knows them by their places in this list."""
+
+    def __init__(self, of: LogGradients, own: Indices, count: int) -> None:
+        self.of, self.place, self.final = of, places(own, count), of.final
+
+    def at(self, x: Floats, nodes: Indices, numbers: NDArray[np.int64]) -> Floats:
+        return self.of.at(x, self.place[nodes], numbers)

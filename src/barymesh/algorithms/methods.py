@@ -15,8 +15,14 @@ from barymesh.algorithms.base import Algorithm, Rounds
 from barymesh.algorithms.conserving import ConservingA2DWB
 from barymesh.algorithms.dcwb import DCWB
 from barymesh.algorithms.gossip_sinkhorn import GossipSinkhorn
-from barymesh.algorithms.gradients import ExactGradients, Gradients, SampledGradients
-from barymesh.algorithms.log_gradients import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
+from barymesh.algorithms.gradients import ExactGradients, Gradients, GradientsOfSome, SampledGradients
+from barymesh.algorithms.log_gradients import (
+    BestLogGradients,
+    ExactLogGradients,
+    GrowingLogGradients,
+    LogGradients,
+    LogGradientsOfSome,
+)
 from barymesh.algorithms.sinkhorn import Sinkhorn
 from barymesh.algorithms.steps import growing_batch, practical_step, theoretical_step
 from barymesh.algorithms.theta import ThetaSequence
@@ -51,10 +57,12 @@ def build_algorithm(
     staleness: int,
     tol: float = 0.0,
     frugal: bool = False,
+    own: NDArray[np.intp] | None = None,
 ) -> Algorithm[Any] | Rounds[Any]:
     """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
     activations of the network that a message may be late, for the theory. ``tol``: when nodes may stop by themselves.
-    The problem may have more measures than nodes, for nodes that change theirs."""
+    The problem may have more measures than nodes, for nodes that change theirs; or those of the nodes ``own`` only, in
+    this order, and then only these can act."""
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
     if frugal and method != "sinkhorn":
@@ -62,11 +70,13 @@ def build_algorithm(
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
     if method == "sinkhorn":
-        return Sinkhorn(problem, network, _log_gradients(batch, problem), tol, frugal)
+        return Sinkhorn(problem, network, _log_gradients(batch, problem, own), tol, frugal)
     if method == "gossip_sinkhorn":
-        return GossipSinkhorn(problem, network, _log_gradients(batch, problem))
+        return GossipSinkhorn(problem, network, _log_gradients(batch, problem, own))
     length = choose_step(step, problem, network, staleness)
     gradients = _gradients(batch, problem, network)
+    if own is not None:
+        gradients = GradientsOfSome(gradients, own, network.size)
     if method == "dcwb":
         return DCWB(problem, network, gradients, length)
     if method == "a2dwb_conserving":
@@ -93,15 +103,18 @@ def choose_step(step: float | str | None, problem: Problem, network: Network, st
     return number
 
 
-def _log_gradients(batch: Batch | None, problem: Problem) -> LogGradients:
+def _log_gradients(batch: Batch | None, problem: Problem, own: NDArray[np.intp] | None = None) -> LogGradients:
     """By default all that is known of the measures; what can only be sampled is drawn a little at a time."""
+    found: LogGradients
     if batch is None:
-        return BestLogGradients(problem, NEW_SAMPLES)
-    if isinstance(batch, str) and batch == "exact":
-        return ExactLogGradients(problem)
-    if isinstance(batch, str | GrowingBatch):
+        found = BestLogGradients(problem, NEW_SAMPLES)
+    elif isinstance(batch, str) and batch == "exact":
+        found = ExactLogGradients(problem)
+    elif isinstance(batch, str | GrowingBatch):
         raise OptionError(f'Sinkhorn takes batch="exact" or a number of new samples an activation, not {batch!r}.')
-    return GrowingLogGradients(problem, whole_number("batch", batch, 1))
+    else:
+        found = GrowingLogGradients(problem, whole_number("batch", batch, 1))
+    return found if own is None else LogGradientsOfSome(found, own, len(problem.weights))
 
 
 def _gradients(batch: Batch | None, problem: Problem, network: Network) -> Gradients:

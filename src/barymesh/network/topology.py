@@ -78,6 +78,10 @@ class Network:
         weights = None if self.weights is None else self.weights[kept]
         return Network(int(present.sum()), number[self.edges[kept]], weights, name=self.name, positions=positions)
 
+    def neighbours_of(self, node: int) -> Indices:
+        """The neighbours of a node, in the order of their numbers."""
+        return self.neighbours[self.offsets[node] : self.offsets[node + 1]]
+
     @cached_property
     def degrees(self) -> Floats:
         """W_ii = sum of the weights of node i's edges, ``(m,)``; without weights, the number of its neighbours."""

@@ -109,3 +109,14 @@ def test_every_incarnation_counts_from_elsewhere():
 def test_synchronous_methods_are_refused():
     with pytest.raises(OptionError, match="synchronous"):
         hosts("dcwb", [[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize("method", ["a2dwb", "a2dwb_conserving", "sinkhorn"])
+def test_messages_stay_within_the_bounds_that_the_algorithm_declares(method):
+    found = hosts(method, [[0, 1], [2, 3], [4, 5]], batch="exact")
+    lower, upper = found[0].algorithm.bounds()
+    converse(found, 0, 200, np.random.default_rng(5))
+    for host in found:
+        for place in host.row.values():
+            message = host.rows[place, : host.algorithm.width]
+            assert ((lower <= message) & (message <= upper)).all()

@@ -84,6 +84,10 @@ class A2DWB(Algorithm[A2DWBState]):
         kernels.descend(state.omega, state.momentum, nodes, self.step, share, g, totals, heard)
         return g
 
+    def bounds(self) -> tuple[Floats, Floats]:
+        # messages are measures
+        return np.zeros(self.width), np.ones(self.width) + 1e-9
+
     def reset(self, state: A2DWBState, node: int) -> None:
         state.omega[node], state.momentum[node], state.place[node], state.excess[node] = 0.0, 0.0, 1, 0.0
 

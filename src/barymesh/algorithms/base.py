@@ -14,6 +14,9 @@ from barymesh.inbox import Inbox
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# far beyond any potential, in units of the cost or of reg
+LARGEST = 1e12
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -93,6 +96,10 @@ class Algorithm(Method[S]):
     def activate(self, state: S, batch: Batch, inbox: Inbox) -> Floats:
         """Let the nodes of the batch act on what they have received: change their rows of the state, and return their
         messages ``(b, width)``."""
+
+    def bounds(self) -> tuple[Floats, Floats]:
+        """``lower, upper (width,)``: no node that works as it should sends numbers outside of these."""
+        return np.full(self.width, -LARGEST), np.full(self.width, LARGEST)
 
     def recall(self, state: S, node: int, message: Floats) -> None:
         """Put into the node's row of the state what its ``message (width,)`` tells of it, as far as ``duals`` of its

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.algorithms import tree_kernels as tree
-from barymesh.algorithms.base import Batch, Elastic, Floats, State
+from barymesh.algorithms.base import LARGEST, Batch, Elastic, Floats, State
 from barymesh.algorithms.log_gradients import LogGradients
 from barymesh.algorithms.self_transport import SelfTransport
 from barymesh.inbox import Inbox
@@ -276,6 +276,19 @@ class Sinkhorn(Elastic[SinkhornState]):
         vectors = 2 * n * (state.parent[nodes] != nodes) + n * header[:, tree.CHILDREN]
         state.sent[nodes] += 8 * tree.HEADER * self.degrees[nodes] + 4 * news * vectors
         state.posted[nodes] += self.degrees[nodes]
+
+    def bounds(self) -> tuple[Floats, Floats]:
+        lower, upper = super().bounds()
+        most, nodes = 2.0**53, float(self.size)
+        for field, least, largest in (
+            (tree.SENDER, 0.0, nodes - 1), (tree.EPOCH, 0.0, most), (tree.AWAY, 0.0, 1.0), (tree.ROOT, -most, most),
+            (tree.DISTANCE, 0.0, nodes), (tree.PARENT, 0.0, nodes - 1), (tree.BEAT, -1.0, most),
+            (tree.STAMP, -1.0, most), (tree.WHOLE, 0.0, 1.0), (tree.RESIDUAL, 0.0, UNKNOWN), (tree.DONE, 0.0, most),
+            (tree.ERROR, 0.0, UNKNOWN + 1e-9), (tree.OLDEST, -1.0, tree.FAR), (tree.COVERED, 0.0, 1.0),
+            (tree.CHECK, -most, most * nodes), (tree.CHILDREN, 0.0, nodes), (tree.WEIGHT, 0.0, LARGEST),
+        ):  # fmt: skip
+            lower[field], upper[field] = least, largest
+        return lower, upper
 
     def bytes(self, state: SinkhornState, messages: int) -> int:
         # the network may have made copies, which nodes know nothing of

@@ -4,8 +4,9 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint format bench clean
 
-demo: $(VENV)/.runtime
+demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
+	$(BIN)/barymesh paper all --quick --output demo/paper
 
 test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -30,8 +31,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # each stamp stands for one set of packages installed for the present pyproject.toml
-$(VENV)/.runtime: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mnist,report]'
 	touch $@
 
 $(VENV)/.testing: pyproject.toml | $(BIN)/python

@@ -15,6 +15,7 @@ import typer
 
 from barymesh import __version__
 from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, FileError, OptionError, WeightError
+from barymesh.paper.command import register as register_paper
 from barymesh.status import Status
 from barymesh.support_text import HELP as SUPPORT_HELP
 
@@ -429,6 +430,8 @@ def _finish(work: Callable[[], int], as_json: bool) -> NoReturn:
 def _as_json(error: BarymeshError) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
+
+register_paper(app)
 
 if __name__ == "__main__":
     app()

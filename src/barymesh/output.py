@@ -31,7 +31,7 @@ def write_outputs(result: Result, folder: Path, *, animation: str | None = None)
     if result.network is not None:
         files |= {"history": HISTORY, "history_picture": HISTORY_PICTURE}
         columns = result.history.columns
-        write_text(folder / HISTORY, _as_csv(columns, _rows(result.history)))
+        write_text(folder / HISTORY, as_csv(columns, _rows(result.history)))
         _write_figure(folder / HISTORY_PICTURE, result.history.plot())
     if animation is not None:
         files["animation"] = f"animation.{animation}"
@@ -47,7 +47,7 @@ def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], 
     histories = {method: result.history for method, result in results.items()}
     columns = dict.fromkeys(name for history in histories.values() for name in history.columns)
     rows = ([method, *row] for method, history in histories.items() for row in _rows(history))
-    write_text(folder / COMPARISON, _as_csv(["method", *columns], rows))
+    write_text(folder / COMPARISON, as_csv(["method", *columns], rows))
     _write_figure(folder / COMPARISON_PICTURE, plot_runs(histories))
     _write_json(folder / SUMMARY, summary)
     files = {"comparison": COMPARISON, "comparison_picture": COMPARISON_PICTURE, "summary": SUMMARY}
@@ -57,14 +57,15 @@ def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], 
 def _weights_table(result: Result) -> str:
     header = [*(f"z{axis + 1}" for axis in range(result.support.dimension)), "weight"]
     rows = zip(result.support.points.tolist(), result.weights.tolist(), strict=True)
-    return _as_csv(header, ([*point, weight] for point, weight in rows))
+    return as_csv(header, ([*point, weight] for point, weight in rows))
 
 
 def _rows(history: History) -> Iterable[tuple[float, ...]]:
     return zip(*(column.tolist() for column in history.columns.values()), strict=True)
 
 
-def _as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table as text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

@@ -135,8 +135,9 @@ def attach(t, i, beat, slots, rows):
             t.quiet[i] += 1
         else:
             t.parent_beat[i], t.quiet[i] = heard, 0
-        if t.quiet[i] > t.patience[i]:
-            # the way to the root is cut: look for another, and be more patient from now on
+        if t.quiet[i] > t.patience[i] and t.done[i] == 0.0:
+            # the way to the root is cut: look for another, and be more patient from now on. (When all is done, the
+            # others may well be gone.)
             t.patience[i] *= 2
             stand_alone(t, i, epoch_after(t.epoch[i], i, beat))
 

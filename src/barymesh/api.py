@@ -35,6 +35,7 @@ def barycenter(
     cost: CostLike = SQUARED,
     network: Any = None,
     method: str = "sinkhorn",
+    engine: str = "simulation",
     max_iter: int = 5000,
     tol: float = 1e-6,
     seed: int = 0,
@@ -69,7 +70,11 @@ def barycenter(
     network
         Who talks to whom, if the measures are to stay with their nodes: a name with or without arguments (``"cycle"``,
         ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of
-        edges. The run is simulated in virtual time.
+        edges.
+    engine
+        Where a network lives: ``"simulation"``, in virtual time, repeatable to the last bit, or ``"processes"``, real
+        processes on this machine that talk through sockets, as fast as they can. Programs that use processes need the
+        usual ``if __name__ == "__main__":``.
     method
         ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
         plain one must. On a network it is asynchronous and decentralised. The others are for networks only:
@@ -95,7 +100,12 @@ def barycenter(
     Other Parameters
     ----------------
     duration : float
-        Virtual seconds to run (60). These and the following are for runs on a network.
+        Seconds to run (60), virtual in a simulation. These and the following are for runs on a network; processes take
+        this one, ``workers``, ``interval``, ``step``, ``batch``, ``record_every`` and ``reference``.
+    workers : int
+        Processes, each with some of the nodes; by default one for each core.
+    interval : float
+        Seconds between two activations of a node in a process; 0 (default) for as often as it can.
     delays : Delay or str
         How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
         ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``, or an object of ``barymesh.network``.
@@ -120,7 +130,7 @@ def barycenter(
         Spare the network: ``"sinkhorn"`` then sends vectors along its tree only, in float32, and only where something
         changed.
     record_every : float
-        Virtual seconds between rows of ``result.history`` (1).
+        Seconds between rows of ``result.history`` (1), virtual in a simulation.
     reference : bool or array
         The true barycenter to compare with in the columns ``tv`` and ``gap``: computed if True.
     snapshots : bool
@@ -134,7 +144,7 @@ def barycenter(
         Always; ``result.success`` tells whether the tolerance was reached, ``result.gap`` certifies the objective.
         Ctrl-C returns the best result so far, with status INTERRUPTED.
     """
-    _check_method(method, network, running, start)
+    _check_method(method, engine, network, running, start)
     max_iter = whole_number("max_iter", max_iter, 1)
     tolerance = real_number(tol)
     if tolerance is None or tolerance < 0:
@@ -161,23 +171,40 @@ def barycenter(
         from barymesh.simulate import Options, simulate
 
         who = as_network(network, len(problem.measures), problem.seed)
+        if engine == "processes":
+            from barymesh.engines.processes import ProcessOptions, run_processes
+
+            return run_processes(
+                problem, who, ProcessOptions(method=method, tol=tolerance, **running), callback=callback
+            )
         return simulate(
             problem, who, Options(method=method, tol=tolerance, **running), callback=callback, progress=showing
         )
     return solve_problem(problem, max_iter=max_iter, tol=tolerance, start=start, callback=callback, progress=showing)
 
 
-# the options of a run on a network; see barymesh.simulate.Options
-RUNNING = (
-    "duration", "delays", "schedule", "faults", "events", "step", "batch", "frugal", "record_every", "reference",
-    "snapshots", "checkpoint", "resume",
-)  # fmt: skip
+# the options of a run on a network by engine; see barymesh.simulate.Options and barymesh.engines.processes
+RUNNING = {
+    "simulation": (
+        "duration", "delays", "schedule", "faults", "events", "step", "batch", "frugal", "record_every", "reference",
+        "snapshots", "checkpoint", "resume",
+    ),
+    "processes": ("duration", "workers", "interval", "step", "batch", "record_every", "reference"),
+}  # fmt: skip
 
 
-def _check_method(method: str, network: Any, running: dict[str, Any], start: Result | None) -> None:
-    strangers = [name for name in running if name not in RUNNING]
+def _check_method(method: str, engine: str, network: Any, running: dict[str, Any], start: Result | None) -> None:
+    strangers = [name for name in running if not any(name in names for names in RUNNING.values())]
     if strangers:
         raise TypeError(f"barycenter() got an unexpected keyword argument {strangers[0]!r}")
+    if engine not in RUNNING:
+        raise OptionError(f"Unknown engine {engine!r}; choose one of {', '.join(RUNNING)}.")
+    misplaced = [name for name in running if name not in RUNNING[engine]]
+    if network is not None and misplaced:
+        other = next(one for one, names in RUNNING.items() if misplaced[0] in names)
+        raise OptionError(f'{misplaced[0]}= is for engine="{other}", not for engine="{engine}". Leave it out.')
+    if network is None and engine != "simulation":
+        raise OptionError(f"engine={engine!r} needs a network; give one, such as network='erdos_renyi'.")
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r}; choose one of {', '.join(NETWORK_METHODS)}.")
     if network is None:

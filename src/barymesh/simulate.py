@@ -31,6 +31,7 @@ from barymesh.network.faults import FAULTS, Fault, fault_table
 from barymesh.network.schedules import SCHEDULES, Schedule, Windowed
 from barymesh.network.topology import Network
 from barymesh.oracle import build_oracle
+from barymesh.oracle.base import Floats, Oracle
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -104,7 +105,7 @@ def simulate(
     plan = plan_events(options.events, network)
     everything = problem.also(plan.measures)
     final = _members(everything, plan, len(plan.events))
-    recorder = Recorder(everything, network, _reference(options.reference, final), options.snapshots)
+    recorder = Recorder(everything, network, as_reference(options.reference, final), options.snapshots)
     simulation = build_simulation(problem, network, options, recorder, plan)
     before = 0.0
     if options.resume and options.checkpoint is not None:
@@ -169,7 +170,7 @@ def exact_reference(problem: Problem) -> Reference:
     return Reference(found.p, problem.reg * found.dual)
 
 
-def _reference(wanted: Any, problem: Problem) -> Reference | None:
+def as_reference(wanted: Any, problem: Problem) -> Reference | None:
     if isinstance(wanted, Reference) or wanted is None:
         return wanted
     if isinstance(wanted, bool | np.bool_):
@@ -215,6 +216,27 @@ def _result(
     oracle = simulation.recorder.oracle
     if problem is not everything:
         oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
+    known_errors = simulation.method.node_errors(simulation.state)
+    return certified_result(
+        problem, network, oracle, duals,
+        conserves=simulation.method.conserves,
+        method=options.method,
+        status=status,
+        iterations=simulation.activations,
+        seconds=seconds,
+        history=simulation.recorder.history,
+        messages=simulation.messages,
+        bytes=simulation.bytes,
+        snapshots=simulation.recorder.kept_snapshots,
+        recording_seconds=simulation.recorder.seconds,
+        node_errors=None if known_errors is None else known_errors[present],
+    )  # fmt: skip
+
+
+def certified_result(
+    problem: Problem, network: Network, oracle: Oracle, duals: Floats, *, conserves: bool, method: str, **told: Any
+) -> Result:
+    """The Result of nodes whose duals ``(m, n)`` were gathered, with its certificate; ``told``: what else it says."""
     # bounds hold for feasible duals only
     x = (duals - problem.weights @ duals) / problem.reg
     _, log_p = oracle.evaluate(x)
@@ -223,15 +245,14 @@ def _result(
     p = p / p.sum()
     bounds = certify(oracle, problem.weights, x, log_p, p, problem.largest_cost())
     feasibility = feasibility_residual(duals, problem.weights)
-    if not simulation.method.conserves:
+    if not conserves:
         warnings.warn(
-            f"{options.method} does not keep the sum of the duals: its nodes drift to a measure that is not the "
+            f"{method} does not keep the sum of the duals: its nodes drift to a measure that is not the "
             f"barycenter. The feasibility residual is now {feasibility:.3g}, and only 0 is right. "
             "See docs/explanation/errata.md.",
             DriftWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    known_errors = simulation.method.node_errors(simulation.state)
     return Result(
         weights=p,
         support=problem.support,
@@ -242,17 +263,9 @@ def _result(
         consensus=consensus_error(node_weights, p, problem.weights),
         feasibility=feasibility,
         reg=problem.reg,
-        method=options.method,
-        status=status,
-        iterations=simulation.activations,
-        seconds=seconds,
-        history=simulation.recorder.history,
-        messages=simulation.messages,
-        bytes=simulation.bytes,
+        method=method,
         network=network,
-        snapshots=simulation.recorder.kept_snapshots,
-        node_errors=None if known_errors is None else known_errors[present],
-        recording_seconds=simulation.recorder.seconds,
+        **told,
     )
 
 

@@ -71,8 +71,10 @@ class Host(Generic[S]):
         self._about = hashlib.blake2b(repr((about, layout, self.nodes.tolist())).encode(), digest_size=DIGEST).digest()
 
     def hear(self, sender: int, vector: Floats) -> None:
-        """The newest message ``(width,)`` of a neighbour's node."""
-        place = self.row[sender]
+        """The newest message ``(width,)`` of a node; those of nodes that are no neighbours are of no use."""
+        place = self.row.get(sender)
+        if place is None:
+            return
         self.rows[place, : self.algorithm.width] = vector
         self.heard[place] = True
         if sender not in self.own:

@@ -1,0 +1,37 @@
+"""How patient links are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import zmq.asyncio
+
+from barymesh.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds. ``heartbeat``: between signs of life; ``silence``: after it a silent peer counts as lost; ``handshake``:
+    it must be done by then; ``retry``: until the first new attempt, doubled up to ``retry_limit``; ``repeat``: the
+    newest message of a node is sent again so often, for those who missed it."""
+
+    heartbeat: float = 0.5
+    silence: float = 5.0
+    handshake: float = 10.0
+    retry: float = 0.1
+    retry_limit: float = 5.0
+    repeat: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            # a heartbeat cannot carry a longer time
+            if not 0.001 <= value <= 6553:
+                raise OptionError(f"Timing({name}={value}): choose 0.001 to 6553 seconds.")
+
+    def apply(self, socket: zmq.Socket[bytes] | zmq.asyncio.Socket) -> None:
+        """Both ends send heartbeats, and both give up a silent other."""
+        socket.setsockopt(zmq.HEARTBEAT_IVL, round(1000 * self.heartbeat))
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, round(1000 * self.silence))
+        socket.setsockopt(zmq.HEARTBEAT_TTL, round(1000 * self.silence))
+        socket.setsockopt(zmq.HANDSHAKE_IVL, round(1000 * self.handshake))
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * self.handshake))

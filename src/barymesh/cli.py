@@ -16,6 +16,7 @@ import typer
 from barymesh import __version__
 from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, FileError, OptionError, WeightError
 from barymesh.paper.command import register as register_paper
+from barymesh.peers.command import register as register_peers
 from barymesh.status import Status
 from barymesh.support_text import HELP as SUPPORT_HELP
 
@@ -432,6 +433,7 @@ def _as_json(error: BarymeshError) -> dict[str, str]:
 
 
 register_paper(app)
+register_peers(app)
 
 if __name__ == "__main__":
     app()

@@ -120,3 +120,16 @@ def test_messages_stay_within_the_bounds_that_the_algorithm_declares(method):
         for place in host.row.values():
             message = host.rows[place, : host.algorithm.width]
             assert ((lower <= message) & (message <= upper)).all()
+
+
+def test_any_incarnation_converges():
+    """Seconds since the run began may be any number: activations are then counted from far away."""
+    graph = as_network("path", 2)
+    for incarnation in (1, 2**18, 2**20 - 1, 2**31):
+        found = []
+        for k in range(2):
+            problem = Problem.create([MEASURES[k]], POINTS, reg=0.3)
+            algorithm = local_algorithm("sinkhorn", problem, graph, [k], np.ones(1), tol=1e-6)
+            found.append(Host(algorithm, graph, [k], incarnation, ""))
+        converse(found, 0, 400, np.random.default_rng(0))
+        assert all(host.stopped for host in found)

@@ -27,8 +27,8 @@ from barymesh.compiling import compiled, compiled_parallel
     CHECK, CHILDREN,
 ) = range(17)  # fmt: skip
 HEADER = 17
-# no node is further from its root
-FAR = 2.0**50
+# no node is further from its root, and no beat later
+FAR = 2.0**53
 # in CHECK for a neighbour never heard of: more than all others together could take away
 UNHEARD = 2.0**52
 NEVER_CHANGED = -2.0

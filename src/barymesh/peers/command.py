@@ -1,0 +1,418 @@
+"""``barymesh keygen``, ``network``, ``node`` and ``status``: a network across organisations, from the command line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barymesh.errors import OptionError
+from barymesh.support_text import HELP as SUPPORT_HELP
+
+if TYPE_CHECKING:
+    from barymesh.peers.network_file import NetworkFile, NewNode
+    from barymesh.peers.node import Peer
+    from barymesh.peers.runtime import Ending
+
+# seconds a node goes on after it knows that the network has converged: its neighbours must hear of it too
+LINGER = 10.0
+FOLDER = "run"
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and nothing else.")]
+NETWORK_FILE = Annotated[Path, typer.Argument(help="The public network.toml.")]
+KIT = Annotated[Path, typer.Argument(help="The folder with the node's node.toml, network.toml and secret.key.")]
+SPEC_HELP = (
+    "NAME=ENDPOINT, such as clinic=tcp://clinic.example:5555; further, joined by commas, key=PUBLIC_KEY (if the node "
+    "has made its own) and status=PORT (of the status on its own machine)."
+)
+EDGES = Annotated[list[str] | None, typer.Option("--edge", help="Two nodes that talk to each other: NAME,NAME.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    epilog = app.info.epilog
+    network = typer.Typer(help=NETWORK_HELP, no_args_is_help=True, epilog=epilog)
+    parts: tuple[Callable[..., None], ...] = (create, add, remove, accept)
+    commands: tuple[Callable[..., None], ...] = (keygen, node, status)
+    for part in parts:
+        network.command(epilog=epilog)(part)
+    app.add_typer(network, name="network")
+    for command in commands:
+        app.command(epilog=epilog)(command)
+
+
+NETWORK_HELP = """Make and change networks of organisations: who takes part, and who talks to whom.
+
+Example, three organisations of which the last has made its own key:
+
+  barymesh network create trial --node a=tcp://a.example:5555 --node b=tcp://b.example:5555 --node
+  "c=tcp://c.example:5555,key=PUBLIC_KEY" --support 100:-5:5 --reg 0.1
+"""
+
+
+def keygen(
+    kit: Annotated[Path, typer.Argument(help="The folder for the new secret.key.")], as_json: Json = False
+) -> None:
+    """Make the key of a node. The secret half stays in the folder; send the public half to whoever makes the network.
+
+    Example:
+
+      barymesh keygen our-kit
+    """
+
+    def work() -> int:
+        from barymesh.peers.keys import KeyPair
+        from barymesh.peers.network_file import SECRET
+
+        keys = KeyPair.create()
+        keys.save(kit / SECRET)
+        _say(
+            {"public_key": keys.public, "fingerprint": keys.fingerprint, "secret": str(kit / SECRET)},
+            [f"Public key:  {keys.public}", f"Fingerprint: {keys.fingerprint}", f"{kit / SECRET} is secret: keep it."],
+            as_json,
+        )
+        return 0
+
+    _finish(work, as_json)
+
+
+def create(
+    folder: Annotated[Path, typer.Argument(help="The folder for network.toml and the kits.")],
+    nodes: Annotated[list[str], typer.Option("--node", help=SPEC_HELP)],
+    support: Annotated[str, typer.Option(help=f"Where the barycenter lives, a grid: {SUPPORT_HELP}.")],
+    reg: Annotated[float, typer.Option(help="Entropic regularisation, in units of the cost. Smaller is sharper.")],
+    edges: EDGES = None,
+    graph: Annotated[
+        str | None, typer.Option(help="Who talks to whom, by name, such as cycle. Default: everybody to everybody.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="An asynchronous method.")] = "sinkhorn",
+    tol: Annotated[float, typer.Option(help="Stop once the nodes agree to this.")] = 1e-6,
+    interval: Annotated[float, typer.Option(help="Seconds between activations of a node.")] = 0.05,
+    run: Annotated[
+        str | None, typer.Option(help="What tells this run from others. Default: the day and a number.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a network: the public network.toml for all, and in kits/NAME what each node needs to start.
+
+    Send every organisation its own kit, over a way that nobody else can read. Organisations that have made their own
+    key (barymesh keygen) get network.toml only, and run 'barymesh network accept'.
+
+    Example:
+
+      barymesh network create trial --node a=tcp://a.example:5555 --node b=tcp://b.example:5555 --support 100:-5:5
+      --reg 0.1
+    """
+
+    def work() -> int:
+        from barymesh.peers import network_file
+
+        if edges and graph:
+            raise OptionError("Give --edge for each pair, or --graph, not both.")
+        new = [parse_node(text) for text in nodes]
+        pairs = [_pair(text) for text in edges] if edges else _pairs(graph or "complete", [one.name for one in new])
+        made = network_file.create(
+            folder, new, pairs, support=support, reg=reg, run=run, method=method, tol=tol, interval=interval
+        )
+        kits = [str(folder / network_file.KITS / one.name) for one in new if one.public_key is None]
+        lines = [*(f"Secret kit:  {kit}" for kit in kits), "Send each kit to its node only; network.toml is public."]
+        _made(made, folder / network_file.NETWORK, {"kits": kits}, lines, as_json)
+        return 0
+
+    _finish(work, as_json)
+
+
+def add(
+    network: NETWORK_FILE,
+    spec: Annotated[str, typer.Option("--node", help=SPEC_HELP)],
+    to: Annotated[list[str], typer.Option("--to", help="A node it talks to.")],
+    as_json: Json = False,
+) -> None:
+    """Add a node. The network gets another fingerprint: all must accept the new file, and begin again.
+
+    Example:
+
+      barymesh network add trial/network.toml --node d=tcp://d.example:5555 --to a --to b
+    """
+
+    def work() -> int:
+        from barymesh.peers import network_file
+
+        new = parse_node(spec)
+        made = network_file.add(network, new, to)
+        kits = [] if new.public_key else [str(network.parent / network_file.KITS / new.name)]
+        _made(made, network, {"kits": kits}, [*(f"Secret kit:  {kit}" for kit in kits), ANEW], as_json)
+        return 0
+
+    _finish(work, as_json)
+
+
+def remove(
+    network: NETWORK_FILE,
+    name: Annotated[str, typer.Argument(help="The node to take away.")],
+    edges: EDGES = None,
+    as_json: Json = False,
+) -> None:
+    """Take a node away. The network gets another fingerprint: all must accept the new file, and begin again.
+
+    Those who stay must still be connected; --edge adds what is missing.
+
+    Example:
+
+      barymesh network remove trial/network.toml b --edge a,c
+    """
+
+    def work() -> int:
+        from barymesh.peers import network_file
+
+        made = network_file.remove(network, name, [_pair(text) for text in edges or ()])
+        _made(made, network, {}, [ANEW], as_json)
+        return 0
+
+    _finish(work, as_json)
+
+
+ANEW = "Send network.toml to all nodes. Each runs 'barymesh network accept network.toml KIT', and begins again."
+
+
+def accept(network: NETWORK_FILE, kit: KIT, as_json: Json = False) -> None:
+    """Take part in a network, or in its changed form, with the key in the kit. Compare the fingerprint first.
+
+    Example:
+
+      barymesh network accept network.toml our-kit
+    """
+
+    def work() -> int:
+        from barymesh.peers import network_file
+
+        made = network_file.NetworkFile.read(network)
+        name = network_file.accept(made, kit).name
+        _made(made, kit / network_file.NETWORK, {"name": name}, [f"Our name:    {name}"], as_json)
+        return 0
+
+    _finish(work, as_json)
+
+
+def node(
+    kit: KIT,
+    data: Annotated[Path, typer.Option(help="The file with the node's measure: .csv, .parquet, .npy, .npz, an image.")],
+    kind: Annotated[
+        str | None, typer.Option("--as", help="What a bare array in .npy or .npz is: samples, image or histogram.")
+    ] = None,
+    invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of an image carry the mass.")] = False,
+    weight: Annotated[float, typer.Option(help="Importance of the measure; an ordinary node has 1.")] = 1.0,
+    folder: Annotated[
+        Path | None, typer.Option(help=f"Folder for state and result. Default: {FOLDER} inside the kit.")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(min=0, help="Stop after so many seconds in any case.")] = None,
+    stay: Annotated[bool, typer.Option("--stay", help="Go on when the network has converged.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Test keys, endpoints, data and clock, say what is wrong, and end.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")] = False,
+) -> None:
+    """Take part in a network of organisations. The data stay here; only neighbours are talked to.
+
+    The newest barycenter is always in result.npz of the folder. The node ends some seconds after it knows that the
+    network has converged, or with Ctrl-C or SIGTERM; started again, it goes on from where it was, however it ended.
+
+    Examples:
+
+      barymesh node our-kit --data samples.csv --check
+
+      barymesh node our-kit --data samples.csv
+    """
+
+    def work() -> int:
+        from barymesh.cli import _writable
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level="ERROR" if quiet else "INFO")
+        if check:
+            return _check(kit, data, weight, {"kind": kind, "invert": invert}, as_json)
+        home = _writable(kit / FOLDER if folder is None else folder)
+        return _node(kit, data, kind, invert, weight, home, duration, None if stay else LINGER, as_json)
+
+    _finish(work, as_json)
+
+
+def status(network: NETWORK_FILE, as_json: Json = False) -> None:
+    """Show how the nodes of a network fare that run on this machine. Exit code 4 if one with a status port does not
+    answer.
+
+    Example:
+
+      barymesh status trial/network.toml
+    """
+
+    def work() -> int:
+        from barymesh.cli import NOT_CONVERGED
+        from barymesh.peers.network_file import NetworkFile
+
+        found = _statuses(NetworkFile.read(network))
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+        else:
+            _table(found)
+        return 0 if all(one["state"] in ("at work", "converged", NO_PORT) for one in found) else NOT_CONVERGED
+
+    _finish(work, as_json)
+
+
+NO_PORT = "has no status port"
+
+
+def parse_node(text: str) -> NewNode:
+    """A node from NAME=ENDPOINT[,key=PUBLIC_KEY][,status=PORT]."""
+    from barymesh.peers.network_file import NewNode
+
+    first, *further = text.split(",")
+    name, _, endpoint = first.partition("=")
+    # a key may have "=" in it, but no comma
+    options = dict(part.partition("=")[::2] for part in further)
+    port = options.pop("status", None)
+    key = options.pop("key", None)
+    if not name or not endpoint or options or (port is not None and not port.isdecimal()):
+        raise OptionError(f"--node {text!r} is not understood. Give {SPEC_HELP}")
+    return NewNode(name, endpoint, key, None if port is None else int(port))
+
+
+def _pair(text: str) -> list[str]:
+    names = text.split(",")
+    if len(names) != 2:
+        raise OptionError(f"--edge {text!r} is not a pair of nodes; give NAME,NAME.")
+    return names
+
+
+def _pairs(graph: str, names: list[str]) -> list[list[str]]:
+    from barymesh.network import as_network
+
+    return [[names[i], names[j]] for i, j in as_network(graph, len(names)).edges]
+
+
+def _made(network: NetworkFile, path: Path, more: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    facts = {"network": str(path), "fingerprint": network.fingerprint, **more}
+    _say(facts, [f"Network:     {path}", f"Fingerprint: {network.fingerprint}", *lines], as_json)
+
+
+def _check(kit: Path, data: Path, weight: float, reading: dict[str, Any], as_json: bool) -> int:
+    import asyncio
+    from dataclasses import asdict
+
+    from barymesh.cli import BAD_INPUT
+    from barymesh.peers.node import check
+
+    found = asyncio.run(check(kit, data, weight, **reading))
+    lines = [f"{'ok    ' if one.ok else 'NOT OK'}  {one.what}: {one.text}" for one in found]
+    _say([asdict(one) for one in found], lines, as_json)
+    return 0 if all(one.ok for one in found) else BAD_INPUT
+
+
+def _node(
+    place: Path, data: Path, kind: str | None, invert: bool, weight: float, folder: Path,
+    duration: float | None, linger: float | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Open, work, say what came out. Returns the exit code."""
+    import asyncio
+
+    from barymesh.cli import INTERRUPTED
+    from barymesh.peers.network_file import Kit
+    from barymesh.peers.node import open_peer, read_measure
+
+    kit = Kit.open(place)
+    measure = read_measure(data, kind, invert)
+
+    async def work() -> tuple[Peer, Ending, list[int]]:
+        peer = await open_peer(kit, measure, weight, folder)
+        asked = _stop_on_signals(peer.stop)
+        return peer, await peer.run(duration=duration, linger=linger), asked
+
+    peer, ending, asked = asyncio.run(work())
+    facts = peer.facts()
+    error = "unknown" if facts["error"] is None else f"{facts['error']:.3g}"
+    _say(
+        {"ending": ending.name.lower(), "message": str(ending), **facts},
+        [f"{kit.name} has ended: {ending}.", f"Activations: {facts['activations']}",
+         f"Error:       {error} (L1, as the node believes)", f"Result:      {facts['result']}"],
+        as_json,
+    )  # fmt: skip
+    return INTERRUPTED if signal.SIGINT in asked else 0
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> list[int]:
+    """Let SIGTERM and Ctrl-C stop the work, with all saved. A second one ends it at once. Returns those that came."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    came: list[int] = []
+
+    def heard(number: int) -> None:
+        came.append(number)
+        loop.remove_signal_handler(number)
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, heard, number)
+    return came
+
+
+def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
+    """What each node answers, with a ``state`` for people."""
+    from barymesh.peers.status import ask
+
+    found = []
+    for place in network.nodes:
+        facts = None if place.status_port is None else ask(place.status_port)
+        if place.status_port is None:
+            state = NO_PORT
+        elif facts is None:
+            state = "DEAD or elsewhere"
+        elif (facts.get("name"), facts.get("fingerprint")) != (place.name, network.fingerprint):
+            state, facts = "SOMEBODY ELSE answers", None
+        elif not facts.get("healthy"):
+            state = "STUCK"
+        else:
+            state = "converged" if facts.get("stopped") else "at work"
+        found.append({**(facts or {}), "name": place.name, "state": state})
+    return found
+
+
+def _table(found: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("node", "state", "activations", "error", "neighbours", "refused", "uptime", box=None)
+    for one in found:
+        if "links" not in one:
+            table.add_row(one["name"], one["state"])
+            continue
+        links = one["links"].values()
+        connected = sum(link["state"] == "connected" for link in links)
+        refused = sum(sum(link["refused"].values()) for link in links)
+        error = "" if one["error"] is None else f"{one['error']:.2g}"
+        table.add_row(
+            one["name"], one["state"], str(one["activations"]), error, f"{connected} of {len(links)}", str(refused),
+            f"{one['uptime']:.0f} s",
+        )  # fmt: skip
+    Console().print(table)
+
+
+def _say(facts: Any, lines: list[str], as_json: bool) -> None:
+    if as_json:
+        from barymesh.peers.status import plain
+
+        typer.echo(json.dumps(plain(facts), indent=2))
+    else:
+        typer.echo("\n".join(lines))
+
+
+def _finish(work: Callable[[], int], as_json: bool) -> None:
+    from barymesh.cli import _finish as finish
+
+    finish(work, as_json)

@@ -1,0 +1,167 @@
+"""A network of organisations through the command line: real processes, own kits, one killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import barymesh as bm
+from barymesh.errors import OptionError
+from barymesh.peers.command import parse_node, register
+from barymesh.peers.network_file import KITS, NETWORK, SECRET, NetworkFile
+from barymesh.peers.status import ask
+from tests.peers.test_node import free_ports
+
+MAIN = "import typer; from barymesh.peers.command import register; app = typer.Typer(); register(app); app()"
+ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# a guard against hanging: compiling for the first time takes a while
+PATIENCE = 80
+
+app = typer.Typer()
+register(app)
+
+
+def call(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert isinstance(done.exception, SystemExit | None), done.exception
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture
+def trial(tmp_path):
+    """Three organisations in a row, the last with its own key, and data for each."""
+    public = json.loads(call("keygen", tmp_path / "own", "--json").stdout)["public_key"]
+    ports = free_ports(6)
+    specs = [f"{name}=tcp://127.0.0.1:{ports[k]},status={ports[k + 3]}" for k, name in enumerate("abc")]
+    specs[2] += f",key={public}"
+    call(
+        "network", "create", tmp_path / "trial", *(part for spec in specs for part in ("--node", spec)),
+        "--support", "20:-3:3", "--reg", 0.3, "--graph", "path", "--interval", 0.1,
+    )  # fmt: skip
+    call("network", "accept", tmp_path / "trial" / NETWORK, tmp_path / "own")
+    kits = [tmp_path / "trial" / KITS / "a", tmp_path / "trial" / KITS / "b", tmp_path / "own"]
+    for k, kit in enumerate(kits):
+        np.savetxt(kit / "x.csv", np.random.default_rng(k).normal(k - 1, 0.5, 30), header="x", comments="")
+    return tmp_path / "trial" / NETWORK, kits
+
+
+def started(kit, *options):
+    command = [sys.executable, "-c", MAIN, "node", str(kit), "--data", str(kit / "x.csv"), "--json", *options]
+    return subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def until(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.1)
+
+
+def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
+    path, kits = trial
+    ports = [node.status_port for node in NetworkFile.read(path).nodes]
+    truth = bm.barycenter(
+        [bm.read_measures([kit / "x.csv"])[0] for kit in kits], np.linspace(-3, 3, 20), reg=0.3, tol=1e-10
+    )
+    # the first stays, to be asked and stopped; the others end by themselves
+    running = [started(kit, *(["--stay"] if k == 0 else [])) for k, kit in enumerate(kits)]
+    try:
+        until(lambda: ((ask(ports[2]) or {}).get("activations") or 0) >= 10, "the last node works")
+        running[2].send_signal(signal.SIGKILL)
+        running[2].communicate(timeout=PATIENCE)
+        table = call("status", path, code=4).stdout
+        assert "DEAD" in table
+        assert "at work" in table
+        running[2] = started(kits[2])
+        until(lambda: all((ask(port) or {}).get("stopped") for port in ports), "all have converged")
+        assert "DEAD" not in call("status", path).stdout
+        secret = (kits[0] / SECRET).read_text().split('secret = "')[1][:40]
+        assert secret not in json.dumps(ask(ports[0]))
+        for process in running[1:]:
+            said, complaints = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, complaints
+            assert json.loads(said)["ending"] == "converged"
+        running[0].terminate()
+        said, complaints = running[0].communicate(timeout=PATIENCE)
+        assert (running[0].returncode, json.loads(said)["ending"]) == (0, "stopped"), complaints
+        assert secret not in said + complaints
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    for kit in kits:
+        with np.load(kit / "run" / "result.npz") as stored:
+            assert 0.5 * np.abs(stored["weights"][0] - truth.weights).sum() < 1e-4
+
+
+def test_ctrl_c_saves_the_result_and_says_so_by_its_code(trial):
+    path, kits = trial
+    port = NetworkFile.read(path).nodes[0].status_port
+    process = started(kits[0], "--folder", str(kits[0] / "elsewhere"))
+    try:
+        until(lambda: ask(port) is not None, "the node works")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, json.loads(said)["ending"]) == (130, "stopped")
+    assert (kits[0] / "elsewhere" / "result.npz").exists()
+
+
+def test_refusals_before_any_work(trial):
+    _, kits = trial
+    data = ("--data", kits[0] / "x.csv")
+    (kits[0] / SECRET).chmod(0o644)
+    assert "open to others" in call("node", kits[0], *data, code=3).output
+    (kits[1] / SECRET).unlink()
+    call("keygen", kits[1])
+    assert "network file says" in call("node", kits[1], *data, code=3).output
+    assert "another run" not in call("node", kits[2], "--data", kits[2] / "none.csv", code=3).output
+    assert "There is no kit" in call("node", kits[2] / "none", *data, code=3).output
+    assert "exists already" in call("keygen", kits[2], code=3).output
+    assert not (kits[2] / "run").exists()
+
+
+def test_a_check_from_the_command_line(trial):
+    _, kits = trial
+    said = call("node", kits[0], "--data", kits[0] / "x.csv", "--check", code=3).stdout
+    assert "ok      key" in said
+    assert "NOT OK  neighbour b" in said
+
+
+def test_nodes_come_and_go(trial):
+    path, _ = trial
+    before = NetworkFile.read(path).fingerprint
+    said = call("network", "add", path, "--node", "d=tcp://127.0.0.1:5999", "--to", "a", "--to", "c").stdout
+    assert "accept" in said
+    assert (path.parent / KITS / "d" / SECRET).exists()
+    call("network", "remove", path, "d")
+    call("network", "remove", path, "b", code=3)
+    call("network", "remove", path, "b", "--edge", "a,c")
+    after = NetworkFile.read(path)
+    assert [node.name for node in after.nodes] == ["a", "c"]
+    assert after.fingerprint != before
+
+
+def test_a_node_as_text():
+    node = parse_node("a=tcp://h:1,key=x=y,status=7")
+    assert (node.name, node.endpoint, node.public_key, node.status_port) == ("a", "tcp://h:1", "x=y", 7)
+
+
+@pytest.mark.parametrize("text", ["", "a", "=tcp://h:1", "a=", "a=tcp://h:1,status=x", "a=tcp://h:1,port=3"])
+def test_a_node_that_is_not_understood(text):
+    with pytest.raises(OptionError, match="not understood"):
+        parse_node(text)

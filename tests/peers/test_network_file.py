@@ -1,0 +1,215 @@
+"""The public network file and the kits: what is written is read again, and everything else is refused."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from barymesh.errors import BarymeshError, ConfigError, FileError
+from barymesh.peers.keys import CurveKeyError, KeyPair
+from barymesh.peers.network_file import (
+    KITS,
+    METHODS,
+    NETWORK,
+    NODE,
+    SECRET,
+    Kit,
+    NetworkFile,
+    NewNode,
+    accept,
+    add,
+    create,
+    remove,
+)
+
+KEYS = [KeyPair.create().public for _ in range(6)]
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+
+
+@st.composite
+def network_files(draw):
+    names = draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
+    ports = draw(st.lists(st.integers(1, 65535), min_size=len(names), max_size=len(names), unique=True))
+    nodes = [
+        {"name": name, "endpoint": f"tcp://127.0.0.1:{port}", "public_key": key, "status_port": status}
+        for name, port, key, status in zip(
+            names, ports, KEYS, draw(st.tuples(*[st.none() | st.integers(1, 65535)] * 6)), strict=False
+        )
+    ]
+    return NetworkFile(
+        run=draw(NAMES),
+        method=draw(st.sampled_from(METHODS)),
+        support=f"{draw(st.integers(2, 50))}:-1:{draw(st.floats(0, 1e6))}",
+        reg=draw(st.floats(1e-300, 1e300)),
+        tol=draw(st.floats(0, 1)),
+        interval=draw(st.floats(0, 3600)),
+        began=draw(st.datetimes(datetime(1971, 1, 1), datetime(8999, 1, 1), timezones=st.just(UTC))),
+        edges=[list(pair) for pair in itertools.pairwise(names)],
+        nodes=nodes,
+    )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(network_files())
+def test_what_is_written_is_read_again(tmp_path, known):
+    known.write(tmp_path / NETWORK)
+    again = NetworkFile.read(tmp_path / NETWORK)
+    assert again == known
+    assert again.fingerprint == known.fingerprint
+    assert again.network().size == len(known.nodes)
+
+
+NODES = [NewNode(name, f"tcp://127.0.0.1:{5000 + k}") for k, name in enumerate("abc")]
+PATH = [("a", "b"), ("b", "c")]
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A network of three in a folder."""
+    create(tmp_path, NODES, PATH, support="20:-3:3", reg=0.3, run="trial")
+    return tmp_path
+
+
+def kit_of(folder, name="a"):
+    return folder / KITS / name
+
+
+def changed(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_every_node_gets_a_private_kit(made):
+    for number, name in enumerate("abc"):
+        kit = Kit.open(kit_of(made, name))
+        assert (kit.name, kit.number) == (name, number)
+        assert (kit_of(made, name) / SECRET).stat().st_mode & 0o777 == 0o600
+        assert kit.keys.secret not in (made / NETWORK).read_text() + repr(kit)
+    assert kit.network.network().edges.tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("reg = 0.3", "reg = 0.4", "fingerprint"),
+        ("reg = 0.3", "reg = -1", "reg"),
+        ("reg = 0.3", "reg = nan", "reg"),
+        ("reg = 0.3", "", "'reg' is missing"),
+        ("reg = 0.3", "reg = 0.3\nrge = 1", "unknown key 'rge'"),
+        ("reg = 0.3", "reg = ", "not valid TOML"),
+        ("format = 1", "format = 2", "format"),
+        ('"sinkhorn"', '"dcwb"', "synchronous"),
+        ('"sinkhorn"', '"magic"', "no method 'magic'"),
+        ('"20:-3:3"', '"auto"', "may differ"),
+        ('"20:-3:3"', '"points.csv"', "may differ"),
+        ('"20:-3:3"', '"20:-3"', "not understood"),
+        ('"trial"', '"a b"', "run id"),
+        ("interval = 0.05", "interval = -1", "interval"),
+        ("began = 2", 'began = "x" #', "began"),
+        ('["a", "b"]', '["a", "z"]', "no node 'z'"),
+        ('["a", "b"]', '["a", "b", "c"]', "must be a pair"),
+        ('    ["a", "b"],\n', "", "connected"),
+        ('name = "a"', 'name = "b"', "same name 'b'"),
+        ('name = "a"', 'name = "../a"', "'../a'"),
+        ("127.0.0.1:5000", "127.0.0.1:5001", "same endpoint"),
+        ("127.0.0.1:5000", "127.0.0.1:0", "neither a machine nor a port"),
+        ("127.0.0.1:5000", "*:5000", "neither a machine nor a port"),
+        ("tcp://127.0.0.1:5000", "http://x", "nodes[0].endpoint"),
+        ('public_key = "', 'public_key = "x', "malformed"),
+        ('name = "a"', 'name = "a"\nstatus_port = 70000', "nodes[0].status_port"),
+        ('name = "a"', 'name = "a"\nsecret = "x"', "unknown key 'nodes[0].secret'"),
+        ('fingerprint = "', 'fingerprint = "x', "fingerprint"),
+    ],
+)
+def test_a_changed_file_is_refused_and_the_reason_said(made, old, new, said):
+    changed(made / NETWORK, old, new)
+    with pytest.raises(ConfigError) as refusal:
+        NetworkFile.read(made / NETWORK)
+    assert said in str(refusal.value)
+    assert str(made / NETWORK) in str(refusal.value)
+
+
+def test_two_nodes_with_one_key_are_refused(tmp_path):
+    nodes = [NewNode(one.name, one.endpoint, KEYS[0]) for one in NODES]
+    with pytest.raises(ConfigError, match="same public key"):
+        create(tmp_path, nodes, PATH, support="20:-3:3", reg=0.3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileError, match=NETWORK):
+        NetworkFile.read(tmp_path / NETWORK)
+    with pytest.raises(FileError, match="There is no kit"):
+        Kit.open(tmp_path / "none")
+
+
+def test_nothing_is_replaced(made):
+    with pytest.raises(FileError, match="exists already"):
+        create(made, NODES, PATH, support="20:-3:3", reg=0.3)
+    (made / NETWORK).unlink()
+    with pytest.raises(FileError, match="may hold a key"):
+        create(made, NODES, PATH, support="20:-3:3", reg=0.3)
+
+
+def test_a_secret_that_others_can_read_is_refused(made):
+    (kit_of(made) / SECRET).chmod(0o644)
+    with pytest.raises(CurveKeyError, match="open to others"):
+        Kit.open(kit_of(made))
+
+
+def test_a_wrong_or_missing_key_is_refused_without_showing_it(made):
+    (kit_of(made) / SECRET).unlink()
+    with pytest.raises(FileError, match="secret key"):
+        Kit.open(kit_of(made))
+    other = KeyPair.create()
+    other.save(kit_of(made) / SECRET)
+    with pytest.raises(CurveKeyError, match="network file says") as refusal:
+        Kit.open(kit_of(made))
+    assert other.secret not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('name = "a"', 'name = "z"'), ('name = "a"', ""), ('fingerprint = "', 'fingerprint = "x'), ("name", "x = 1\nname"),
+     ('name = "a"', 'name = "a"\nlisten = "x"')],
+)  # fmt: skip
+def test_a_kit_that_does_not_fit_its_network_is_refused(made, old, new):
+    changed(kit_of(made) / NODE, old, new)
+    with pytest.raises(BarymeshError):
+        Kit.open(kit_of(made))
+
+
+def test_a_node_comes_and_the_others_must_accept_it(made):
+    before = NetworkFile.read(made / NETWORK)
+    after = add(made / NETWORK, NewNode("d", "tcp://127.0.0.1:5009"), ["a", "c"])
+    assert after == NetworkFile.read(made / NETWORK)
+    assert after.fingerprint != before.fingerprint
+    assert Kit.open(kit_of(made, "d")).number == 3
+    assert Kit.open(kit_of(made)).network == before
+    after.write(kit_of(made) / NETWORK)
+    with pytest.raises(ConfigError, match="agreed to"):
+        Kit.open(kit_of(made))
+    assert accept(after, kit_of(made)).network == after
+
+
+def test_a_node_goes_if_the_rest_stays_connected(made):
+    with pytest.raises(ConfigError, match="connected"):
+        remove(made / NETWORK, "b")
+    after = remove(made / NETWORK, "b", [("a", "c")])
+    assert [node.name for node in after.nodes] == ["a", "c"]
+    with pytest.raises(CurveKeyError, match="No node"):
+        accept(after, kit_of(made, "b"))
+
+
+def test_an_own_key_needs_no_kit_from_others(tmp_path):
+    own = KeyPair.create()
+    own.save(tmp_path / "own" / SECRET)
+    nodes = [NewNode("a", "tcp://127.0.0.1:5000", own.public), *NODES[1:]]
+    known = create(tmp_path / "net", nodes, PATH, support="20:-3:3", reg=0.3)
+    assert sorted(one.name for one in (tmp_path / "net" / KITS).iterdir()) == ["b", "c"]
+    assert accept(known, tmp_path / "own").name == "a"

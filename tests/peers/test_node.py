@@ -1,0 +1,177 @@
+"""A node put together from its kit and its data; and what it refuses before it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+import barymesh as bm
+from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
+from barymesh.peers import node as node_module
+from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
+from barymesh.peers.node import RESULT, STATE, check, incarnation, open_peer, read_measure
+from barymesh.peers.runtime import Ending
+
+MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
+
+
+def free_ports(count):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def network_of(folder, names="ab", **options):
+    """A network on free ports of this machine, everybody with a status."""
+    ports = free_ports(2 * len(names))
+    nodes = [NewNode(name, f"tcp://127.0.0.1:{ports[2 * k]}", None, ports[2 * k + 1]) for k, name in enumerate(names)]
+    pairs = list(itertools.pairwise(names))
+    return create(folder, nodes, pairs, **{"support": "20:-3:3", "reg": 0.3, **options})
+
+
+@pytest.fixture
+def kit(tmp_path):
+    network_of(tmp_path)
+    return Kit.open(tmp_path / KITS / "a")
+
+
+def worked(kit, folder, measure=MEASURE, weight=1.0, **options):
+    async def work():
+        peer = await open_peer(kit, measure, weight, folder)
+        return await peer.run(**options), peer
+
+    return asyncio.run(work())
+
+
+def test_it_writes_state_and_result_and_goes_on_from_them(kit, tmp_path):
+    ending, peer = worked(kit, tmp_path / "run", duration=0.5)
+    assert ending is Ending.FINISHED
+    with np.load(tmp_path / "run" / RESULT) as stored:
+        assert stored["weights"].shape == (1, 20)
+        assert stored["activations"] == peer.runtime.host.activations > 0
+    _, again = worked(kit, tmp_path / "run", duration=0.3)
+    assert again.runtime.host.activations > peer.runtime.host.activations
+    assert again.runtime.host.incarnation == peer.runtime.host.incarnation
+    assert kit.keys.secret not in str(again.facts())
+
+
+def test_a_state_of_other_data_or_weight_is_refused(kit, tmp_path):
+    worked(kit, tmp_path / "run", duration=0.1)
+    for measure, weight in ((bm.Empirical(np.array([[0.0]])), 1.0), (MEASURE, 2.0)):
+        with pytest.raises(FileError, match="another run"):
+            worked(kit, tmp_path / "run", measure, weight, duration=0.1)
+    # and nothing was left open
+    worked(kit, tmp_path / "run", duration=0.1)
+
+
+def test_a_node_runs_once_at_a_time(kit, tmp_path):
+    async def work():
+        peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        with pytest.raises(FileError, match="running already"):
+            await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        other = await open_peer(kit, MEASURE, 1.0, tmp_path / "other")
+        async with peer.runtime.links:
+            with pytest.raises(NetworkError, match="Cannot listen"):
+                await other.run()
+        peer.runtime.store.close()
+
+    asyncio.run(work())
+
+
+def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch):
+    async def work(until):
+        peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        write = peer.runtime.write
+        calls = []
+
+        def failing(path, found):
+            calls.append(found)
+            if len(calls) < until:
+                raise FileError("the disk is full")
+            write(path, found)
+
+        monkeypatch.setattr(peer.runtime, "write", failing)
+        return await peer.run(duration=1.5)
+
+    with pytest.raises(FileError, match="full"):
+        asyncio.run(work(100))
+    assert asyncio.run(work(2)) is Ending.FINISHED
+
+
+@pytest.mark.parametrize("weight", [0, -1.0, float("nan"), "x"])
+def test_a_weight_that_means_nothing_is_refused(kit, tmp_path, weight):
+    with pytest.raises(WeightError):
+        worked(kit, tmp_path / "run", weight=weight)
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_that_do_not_fit_are_refused(kit, tmp_path):
+    with pytest.raises(DimensionError):
+        worked(kit, tmp_path / "run", bm.Empirical(np.zeros((3, 2))))
+    assert not (tmp_path / "run" / STATE).exists()
+
+
+def test_one_measure_from_a_file(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([[1.0], [2.0]]))
+    assert read_measure(tmp_path / "x.npy", "samples").points.shape == (2, 1)
+    np.savez(tmp_path / "x.npz", a=np.ones(3), b=np.ones(3))
+    with pytest.raises(MeasureError, match="2 measures"):
+        read_measure(tmp_path / "x.npz")
+    with pytest.raises(BarymeshError, match=r"none\.csv"):
+        read_measure(tmp_path / "none.csv")
+
+
+def found_by(folder, data, **options):
+    return {one.what: one for one in asyncio.run(check(folder, data, **options))}
+
+
+def test_a_check_says_what_is_right_and_wrong(tmp_path, monkeypatch):
+    monkeypatch.setattr(node_module, "_KNOCK", 1.0)
+    known = network_of(tmp_path, began=datetime.now(UTC) + timedelta(hours=1))
+    folder, data = tmp_path / KITS / "a", tmp_path / "x.csv"
+    np.savetxt(data, np.array([0.1, 0.2]), header="x", comments="")
+    found = found_by(folder, data)
+    assert {what for what, one in found.items() if one.ok} == {"kit", "key", "data", "endpoint", "status"}
+    assert "Set the clock" in found["clock"].text
+    assert "cannot be reached" in found["neighbour b"].text
+    here, there = (int(one.endpoint.rpartition(":")[2]) for one in known.nodes)
+    with socket.create_server(("127.0.0.1", here)), socket.create_server(("127.0.0.1", there)):
+        found = found_by(folder, tmp_path / "none.csv")
+    assert found["neighbour b"].ok
+    assert not found["endpoint"].ok
+    assert not found["data"].ok
+    (folder / SECRET).chmod(0o640)
+    found = found_by(folder, data)
+    assert list(found) == ["kit"]
+    assert "chmod 600" in found["kit"].text
+    (folder / NETWORK).unlink()
+    assert not found_by(folder, data)["kit"].ok
+
+
+def test_incarnations_grow():
+    found = [incarnation(second) for second in (-5, 1, 60, 2**17, 2**20, 10**9)]
+    assert found == sorted(set(found))
+    assert found[0] > 0
+
+
+def test_a_network_made_long_ago_still_converges(tmp_path):
+    network_of(tmp_path, began=datetime.now(UTC) - timedelta(days=400), interval=0.02)
+    rng = np.random.default_rng(0)
+    measures = {name: bm.Empirical(rng.normal(mean, 0.5, (30, 1))) for name, mean in (("a", -1.0), ("b", 1.0))}
+
+    async def work():
+        peers = [await open_peer(Kit.open(tmp_path / KITS / n), m, 1.0, tmp_path / n) for n, m in measures.items()]
+        return await asyncio.gather(*(peer.run(duration=40, linger=2) for peer in peers))
+
+    assert asyncio.run(work()) == [Ending.CONVERGED] * 2
+    truth = bm.barycenter(list(measures.values()), np.linspace(-3, 3, 20), reg=0.3, tol=1e-10).weights
+    for name in measures:
+        with np.load(tmp_path / name / RESULT) as stored:
+            np.testing.assert_allclose(stored["weights"][0], truth, atol=1e-5)

@@ -130,7 +130,7 @@ def _draw(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
     columns = {f"y{place}": _small(_at(curve, x)) for place, curve in enumerate(curves)}
     low, high = frame.limits
     middle = np.sqrt(low * high) if frame.log else (low + high) / 2
-    anchor = np.full(x.size, middle, dtype=np.float32)
+    anchor = _small(np.full(x.size, middle))
     source = ColumnDataSource({"x": _small(x), "anchor": anchor, **columns}, name="curves")
     for column, curve in zip(columns, curves, strict=True):
         line = Line(x="x", y=column, line_color=curve.colour, line_dash=curve.dash, line_width=curve.width)

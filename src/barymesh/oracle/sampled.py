@@ -65,14 +65,14 @@ class SampledOracle:
         p = np.empty(lam.shape)
         scale, seed = 1.0 / self.reg, np.uint64(self.problem.seed % 2**64)
         tables = (self.first, self.last, self.cumulative, self.centres, self.root, self.roots)
+        shares = min(nodes.size, 2 * numba.get_num_threads())
         if self.grid is not None and self.called.size == 0:
-            shares = min(nodes.size, 2 * numba.get_num_threads())
             grid_kernels.drawn_gradients(
                 shares, lam, scale, self.support_t, *self.grid, seed, nodes, activations, starts, tables, p
             )
             return p
         if self.problem.cost.squared and self.called.size == 0:
-            kernels.drawn_gradients(lam, scale, self.support_t, seed, nodes, activations, starts, *tables, p)
+            kernels.drawn_gradients(shares, lam, scale, self.support_t, seed, nodes, activations, starts, *tables, p)
             return p
         points = np.empty((int(starts[-1]), self.dimension))
         kernels.draw_nodes(seed, nodes, activations, starts, *tables, points)

@@ -13,6 +13,7 @@ import numpy as np
 from barymesh.addressed import CHOICES, NORMALS, key, normals, unit, word
 from barymesh.compiling import compiled, compiled_parallel
 from barymesh.oracle import atom_kernels
+from barymesh.oracle.vector_math import fma
 
 
 @compiled
@@ -76,24 +77,49 @@ def gradients(lam, scale, support_t, points, cost, starts, p):
             p[i, k] /= starts[i + 1] - starts[i]
 
 
+@compiled
+def drawn_between(
+    begin, end, lam, scale, support_t, seed, nodes, activations, starts, first, last, cumulative, centres, root, roots,
+    p,
+):  # fmt: skip
+    """``drawn_gradients`` for the rows ``begin`` to ``end``; room is made once for all of them."""
+    no_cost, n, most = np.empty((0, support_t.shape[1])), lam.shape[1], 1
+    for i in range(begin, end):
+        most = max(most, starts[i + 1] - starts[i])
+    room, x, terms = np.empty((most, centres.shape[1])), np.empty(n), np.empty(n)
+    ceiling = atom_kernels.CEILING_64
+    for i in range(begin, end):
+        node, count = nodes[i], starts[i + 1] - starts[i]
+        points = room[:count]
+        draw(seed, node, activations[i], first[node], last[node], cumulative, centres, root, roots, points)
+        for j in range(n):
+            x[j] = scale * lam[i, j]
+        out = p[i]
+        out[:] = 0.0
+        # as in atom_kernels.node, without the values
+        place = 0
+        for k in range(count):
+            shift = atom_kernels.exponent_at(x, support_t, points, no_cost, k, place)
+            total = atom_kernels.guessed_terms(x, support_t, points, no_cost, k, shift, ceiling, terms)
+            if not total < atom_kernels.HUGE_64:
+                total, shift, place = atom_kernels.exact_terms(x, support_t, points, no_cost, k, terms)
+            factor = 1.0 / total
+            for j in range(n):
+                out[j] = fma(factor, terms[j], out[j])
+        share = 1.0 / count
+        for j in range(n):
+            out[j] *= share
+
+
 @compiled_parallel
 def drawn_gradients(
-    lam, scale, support_t, seed, nodes, activations, starts, first, last, cumulative, centres, root, roots, p,
+    shares, lam, scale, support_t, seed, nodes, activations, starts, first, last, cumulative, centres, root, roots, p,
 ):  # fmt: skip
     """``draw_nodes`` and ``gradients`` in one sweep, for the squared cost; centres and roots are divided by
     sqrt(reg)."""
-    no_cost, nothing = np.empty((0, support_t.shape[1])), np.empty(0)
-    most = 0
-    for i in range(lam.shape[0]):
-        most = max(most, starts[i + 1] - starts[i])
-    # weights of 1, and one division at the end: no array to fill for each node
-    index, ones = np.arange(most), np.ones(most)
-    for i in numba.prange(lam.shape[0]):
-        node = nodes[i]
-        count = starts[i + 1] - starts[i]
-        points = np.empty((count, centres.shape[1]))
-        draw(seed, node, activations[i], first[node], last[node], cumulative, centres, root, roots, points)
-        atom_kernels.node(lam[i], scale, support_t, points, no_cost, index, ones, 0, count, p[i], nothing)
-        share = 1.0 / count
-        for k in range(lam.shape[1]):
-            p[i, k] *= share
+    for share in numba.prange(shares):
+        begin, end = share * nodes.size // shares, (share + 1) * nodes.size // shares
+        drawn_between(
+            begin, end, lam, scale, support_t, seed, nodes, activations, starts, first, last, cumulative, centres,
+            root, roots, p,
+        )  # fmt: skip

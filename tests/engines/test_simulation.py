@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 import barymesh as bm
 from barymesh.algorithms.methods import build_algorithm
 from barymesh.engines.complete import CompleteLook
+from barymesh.engines.mail import Mail
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.network import as_network
@@ -182,3 +185,25 @@ def test_complete_network_by_bytes(method, width, monkeypatch):
     assert sum(ages is not None for ages in taken) > 10
     algorithm = build_algorithm(method, problem, graph, step=None, batch=2, staleness=0)
     assert_same(one_at_a_time.run(algorithm, graph, duration=4.3, **options)[0], batched.state)
+
+
+@pytest.mark.parametrize("network", ["complete", "cycle", "star"])
+def test_a_round_brings_everybody_the_sum_of_its_neighbours(network):
+    graph = as_network(network, 9)
+    mail = Mail(graph, 4, DELAYS["constant"], fault_table((), graph), 0)
+    messages = np.random.default_rng(0).random((9, 4))
+    expected = [sum(messages[j] for j in graph.neighbours[a:b]) for a, b in pairwise(graph.offsets)]
+    np.testing.assert_allclose(mail.exchange(messages), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("absent", [(), (0, 5)])
+@pytest.mark.parametrize("network", ["complete", "cycle"])
+def test_consensus_is_taken_over_the_edges_between_those_who_are_there(network, absent):
+    problem, graph = small_problem(8), as_network(network, 8)
+    recorder = Recorder(problem, graph, None, False)
+    lam = np.random.default_rng(1).normal(size=(8, 11))
+    here = np.isin(np.arange(8), absent, invert=True)
+    recorder.record(0.0, lam, 0, 0, 0, here)
+    p = recorder.oracle.value_and_gradient(lam)[1]
+    expected = sum(((p[i] - p[j]) ** 2).sum() for i, j in graph.edges if here[i] and here[j])
+    assert recorder.history["consensus"][0] == pytest.approx(expected, rel=1e-12)

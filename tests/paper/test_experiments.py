@@ -119,3 +119,13 @@ def test_another_seed_gives_other_measures_and_the_same_seed_the_same():
 def test_what_means_nothing_is_refused(options):
     with pytest.raises(OptionError, match=r"minst.*gaussian|seed is -1"):
         plan_study(**options)
+
+
+def test_runs_of_a_sweep_are_recorded_at_the_end_and_seldom_before():
+    plan = plan_study("gaussian")
+    case = plan.cases["gaussian"]
+    main = set(case.jobs())
+    for job in plan.jobs():
+        every = case.record_every(job)
+        assert every == (case.setting.record_every if job in main else 20)
+        assert (case.setting.duration / every).is_integer()

@@ -16,14 +16,16 @@ Indices = NDArray[np.intp]
 
 # far beyond any potential, in units of the cost or of reg
 LARGEST = 1e12
+# activations of a node are numbered from a multiple of this, a larger one each time it begins without its memory
+LIFE = 2**32
 
 
 @dataclass(frozen=True)
 class Batch:
     """Nodes that act now, each once.
 
-    ``nodes (b,)``; ``numbers (b,)``: how often each has acted before; ``steps (b,)``: how many activations there were
-    before in the whole network.
+    ``nodes (b,)``; ``numbers (b,)``: how often each has acted before, beyond a multiple of LIFE; ``steps (b,)``: how
+    many activations there were before in the whole network.
     """
 
     nodes: Indices

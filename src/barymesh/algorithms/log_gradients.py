@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.algorithms.base import Floats, Indices
+from barymesh.algorithms.base import LIFE, Floats, Indices
 from barymesh.algorithms.gradients import places
 from barymesh.measures import Distribution, Sampler
 from barymesh.oracle import build_oracle
@@ -55,7 +55,7 @@ class GrowingLogGradients(LogGradients):
         self.final = False
 
     def at(self, x: Floats, nodes: Indices, numbers: NDArray[np.int64]) -> Floats:
-        return self.oracle.log_gradient(x, nodes, numbers + 1)
+        return self.oracle.log_gradient(x, nodes, numbers % LIFE + 1)
 
 
 class BestLogGradients(LogGradients):

@@ -55,13 +55,12 @@ def _kernel(problem: Problem) -> Callable[[Floats], Floats]:
     grid, separable = problem.support.grid, problem.cost.separable
     if grid is not None and separable is not None:
         matrices = [np.exp(-separable(axis[:, None] - axis[None, :]) / problem.reg) for axis in grid.axes]
-        shape = grid.shape
 
         def by_axes(v: Floats) -> Floats:
-            block = v.reshape(shape)
+            block = v
             for matrix in matrices:
                 # takes the first axis off and puts the result last: after all of them the order is back
-                block = np.tensordot(block, matrix, axes=(0, 1))
+                block = block.reshape(len(matrix), -1).T @ matrix.T
             return block.ravel()
 
         return by_axes

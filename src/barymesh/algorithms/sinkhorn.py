@@ -33,6 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.algorithms import sinkhorn_kernels as kernels
 from barymesh.algorithms import tree_kernels as tree
 from barymesh.algorithms.base import LARGEST, Batch, Elastic, Floats, State
 from barymesh.algorithms.log_gradients import LogGradients
@@ -201,7 +202,8 @@ class Sinkhorn(Elastic[SinkhornState]):
         state.drawn[nodes] += 1
         h = self.log_gradients.at(state.x[nodes], state.measure[nodes], state.drawn[nodes])
         known = state.stamp[nodes] >= 0
-        errors = np.where(known, _distance(h, state.target[nodes]), UNKNOWN)
+        errors = np.empty(nodes.size)
+        kernels.distances(nodes, known, UNKNOWN, h, state.target, errors)
         state.error[nodes] = errors
         state.newcomer[nodes[errors <= ARRIVED]] = 0.0
         messages = self._messages(state, nodes, batch.numbers, headers, sums, h, errors)
@@ -213,8 +215,7 @@ class Sinkhorn(Elastic[SinkhornState]):
             self._count(state, nodes)
         state.settled[nodes] = np.maximum(state.settled[nodes], state.whole[nodes])
         moving = (state.stamp[nodes] >= 0) & (state.done[nodes] == 0) & (state.away[nodes] == 0)
-        step = RELAXATION * (state.target[nodes] - h)
-        state.x[nodes] += np.where(moving[:, None], step - step.mean(axis=1, keepdims=True), 0.0)
+        kernels.move(nodes[moving], RELAXATION, h if moving.all() else h[moving], state.target, state.x)
         return messages
 
     def _messages(
@@ -222,7 +223,7 @@ class Sinkhorn(Elastic[SinkhornState]):
         h: Floats, errors: Floats,
     ) -> Floats:  # fmt: skip
         """``(b, width)``: the children's reports with the node's own added, and the last word from the root."""
-        n, weight = self.points, self.weights[nodes]
+        weight = self.weights[nodes]
         alone = (state.parent[nodes] == nodes) & (headers[:, tree.WEIGHT] == 0)
         counted = np.where((state.newcomer[nodes] > 0) & ~alone, 0.0, weight)
         messages = np.empty((nodes.size, self.width))
@@ -238,10 +239,7 @@ class Sinkhorn(Elastic[SinkhornState]):
         header[:, tree.WEIGHT] += counted
         header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], errors)
         header[:, tree.OLDEST] = np.minimum(header[:, tree.OLDEST], state.stamp[nodes])
-        body = messages[:, tree.HEADER :]
-        body[:, :n] = sums[:, :n] + counted[:, None] * h
-        body[:, n : 2 * n] = sums[:, n:] + counted[:, None] * state.x[nodes]
-        body[:, 2 * n :] = state.target[nodes]
+        kernels.fill(nodes, counted, sums, h, state.x, state.target, tree.HEADER, messages)
         return messages
 
     def _count(self, state: SinkhornState, nodes: NDArray[np.intp]) -> None:
@@ -323,7 +321,7 @@ class Sinkhorn(Elastic[SinkhornState]):
         if self.frugal:
             # its constant means nothing; float32 is finest near 0, so that is where the mass should be
             target = (target - target.max()).astype(np.float32).astype(float)
-        state.moved[node] += float(_distance(target[None], state.target[node][None])[0])
+        state.moved[node] += float(kernels.distance(target, state.target[node]))
         state.target[node], state.stamp[node], state.whole[node] = target, beat, float(covered)
         header[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE]] = (
             beat, state.whole[node], state.residual[node], state.done[node],
@@ -394,12 +392,3 @@ class Sinkhorn(Elastic[SinkhornState]):
 
     def duals(self, state: SinkhornState, steps: int) -> Floats:
         return state.x * self.reg
-
-
-def _distance(log_p: Floats, log_q: Floats) -> Floats:
-    """``sum_l |p_l - q_l|`` row by row for logarithms ``(b, n)`` of measures; the second need not be normalised."""
-    top = log_q.max(axis=1, keepdims=True)
-    q = np.exp(log_q - top)
-    q /= q.sum(axis=1, keepdims=True)
-    p = np.exp(log_p)
-    return np.asarray(np.abs(p / p.sum(axis=1, keepdims=True) - q).sum(axis=1))

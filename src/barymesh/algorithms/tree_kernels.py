@@ -98,18 +98,20 @@ def attach(t, i, beat, slots, rows):
     Within an epoch the pair (root, distance) of a node only falls, and that of its parent was smaller when the node
     chose it, so parents never form a ring. Whatever could raise it begins a new epoch, in which all choose anew.
     """
-    newest = 0.0
+    newest, unheard = 0.0, False
     for s in slots:
         if rows[s, EPOCH] > 0.0:
             # who goes away ends the epoch he was in
             newest = max(newest, rows[s, EPOCH] + (1.0 if rows[s, AWAY] > 0.0 else 0.0))
+        elif rows[s, ROOT] == 0.0:
+            unheard = True
     if t.epoch[i] < 1.0 and newest >= 1.0:
         # new here, or without memory: an earlier self may have had children in any epoch there was
         stand_alone(t, i, epoch_after(newest, i, beat))
     elif t.epoch[i] == 0.0:
         waited = t.age[i] + 1
         stand_alone(t, i, 0.0)
-        if newest == 0.0 and waited <= t.patience[i]:
+        if newest == 0.0 and unheard and waited <= t.patience[i]:
             t.age[i] = waited
             return
         # all the others seem to be without memory too

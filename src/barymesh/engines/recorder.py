@@ -69,7 +69,7 @@ class Recorder:
             (
                 now,
                 objective,
-                consensus_distance(p, self.network.edges[who[self.network.edges].all(axis=1)]),
+                self._consensus(p, who),
                 feasibility_residual(duals, weights),
                 np.nan if known is None else total_variation(p[who], known.weights),
                 np.nan if known is None else objective - known.optimum,
@@ -81,6 +81,15 @@ class Recorder:
         if self.pictured is not None:
             self.snapshots.append(p[self.pictured].astype(np.float32))
         self.seconds += time.perf_counter() - began
+
+    def _consensus(self, p: Floats, who: NDArray[np.bool_]) -> float:
+        """The consensus distance over the edges between those who are there. If these are all pairs, it is their number
+        times the squared distances from the mean, ``k sum_i |p_i - mean|^2``."""
+        edges = self.network.edges
+        if 2 * len(edges) == who.size * (who.size - 1):
+            here = p[who]
+            return float(len(here) * ((here - here.mean(axis=0)) ** 2).sum())
+        return consensus_distance(p, edges if who.all() else edges[who[edges].all(axis=1)])
 
     @property
     def history(self) -> History:

@@ -15,6 +15,7 @@ import numpy as np
 
 from barymesh.compiling import compiled, compiled_parallel
 from barymesh.oracle import atom_kernels
+from barymesh.oracle.matmul import matmul
 from barymesh.oracle.sampled_kernels import draw
 from barymesh.oracle.vector_math import fast_exp, fma
 from barymesh.oracle.vector_sums import dot
@@ -22,40 +23,23 @@ from barymesh.oracle.vector_sums import dot
 TOO_SMALL = 1e-280
 # rows have a whole number of these: what is left over would be taken one by one
 LANES = 16
+# draws whose sums are taken together
+TOGETHER = 24
 
 
 @compiled
 def along_axis(y, axis, n, out):
     """``out_j``, proportional to ``exp(-(z_j - y)^2)`` for the ``n`` points ``z`` of an axis, 1 for the nearest, and 0
-    from there on. ``axis`` and ``out`` have a whole number of LANES."""
-    nearest = axis[0] - y
-    for j in range(n):
-        gap = axis[j] - y
-        nearest = gap if abs(gap) < abs(nearest) else nearest
+    from there on. The points are evenly spaced; ``axis`` and ``out`` have a whole number of LANES."""
+    spacing = axis[min(1, n - 1)] - axis[0]
+    place = (y - axis[0]) / spacing if spacing > 0.0 else 0.0
+    nearest = axis[np.int64(min(max(place + 0.5, 0.0), n - 1.0))] - y
     top = nearest * nearest
     for j in range(out.size):
         gap = axis[j] - y
         out[j] = fast_exp(top - gap * gap)
     for j in range(n, out.size):
         out[j] = 0.0
-
-
-@compiled
-def weighted_rows(weights, rows, out):
-    """``out_k = sum_r weights_r rows[r, k]``."""
-    out[:] = 0.0
-    for r in range(rows.shape[0]):
-        for k in range(rows.shape[1]):
-            out[k] = fma(weights[r], rows[r, k], out[k])
-
-
-@compiled
-def add_outer(factor, a, b, out):
-    """``out[r, k] += factor a_r b_k``."""
-    for r in range(out.shape[0]):
-        scale = factor * a[r]
-        for k in range(out.shape[1]):
-            out[r, k] = fma(scale, b[k], out[r, k])
 
 
 @compiled
@@ -78,52 +62,80 @@ def along_others(point, axes, shape, part, products, out):
 
 
 @compiled
+def exponentials(lam, scale, x, e, shared):
+    """``x = scale lam`` and ``shared (rows, padded) = exp(x - max x)``, by way of ``e (n,)``."""
+    for j in range(x.size):
+        x[j] = scale * lam[j]
+    top = x[0]
+    for j in range(x.size):
+        top = max(top, x[j])
+    for j in range(x.size):
+        e[j] = fast_exp(x[j] - top)
+    columns = x.size // shared.shape[0]
+    for r in range(shared.shape[0]):
+        for k in range(columns):
+            shared[r, k] = e[r * columns + k]
+
+
+@compiled
+def product(factor, sums, shared, p):
+    """``p (n,) = factor sums * shared``, both ``(rows, padded)``."""
+    columns = p.size // shared.shape[0]
+    for r in range(shared.shape[0]):
+        for k in range(columns):
+            p[r * columns + k] = factor * sums[r, k] * shared[r, k]
+
+
+@compiled
 def nodes_between(begin, end, lam, scale, support_t, axes, shape, seed, nodes, activations, starts, tables, p):
-    """``drawn_gradients`` for the rows ``begin`` to ``end``."""
+    """``drawn_gradients`` for the rows ``begin`` to ``end``.
+
+    For some draws at a time, with their factors along the first axis in ``row (draws, rows)`` and along the others in
+    ``column (draws, columns)``, both sums are matrix products: ``total = sum((row @ E) * column)`` over the columns,
+    and ``sums = (row / total)' @ column``.
+    """
     first_of, last_of, cumulative, centres, root, roots = tables
     n, rows, most = lam.shape[1], shape[0], 1
     columns = n // rows
     for i in range(begin, end):
         most = max(most, starts[i + 1] - starts[i])
     padded = -(-columns // LANES) * LANES
-    row, part, products = np.empty(axes.shape[1]), np.empty(axes.shape[1]), np.empty(columns)
-    column, partial = np.empty(padded), np.empty(padded)
-    shared, sums = np.zeros((rows, padded)), np.empty((rows, padded))
+    part, products = np.empty(axes.shape[1]), np.empty(columns)
+    row, shares = np.empty((TOGETHER, axes.shape[1])), np.empty((rows, TOGETHER))
+    column, partial = np.zeros((TOGETHER, padded)), np.zeros((TOGETHER, padded))
+    shared, some, sums = np.zeros((rows, padded)), np.zeros((rows, padded)), np.zeros((rows, padded))
     x, terms, no_cost = np.empty(n), np.empty(n), np.empty((0, n))
     room, missed = np.empty((most, centres.shape[1])), np.empty(most, np.int64)
     for i in range(begin, end):
         who, count, misses = nodes[i], starts[i + 1] - starts[i], 0
         points = room[:count]
         draw(seed, who, activations[i], first_of[who], last_of[who], cumulative, centres, root, roots, points)
-        top = scale * lam[i, 0]
-        for j in range(n):
-            x[j] = scale * lam[i, j]
-            top = max(top, x[j])
-        for j in range(n):
-            terms[j] = fast_exp(x[j] - top)
-        for r in range(rows):
-            shared[r, :columns] = terms[r * columns : (r + 1) * columns]
-        sums[:] = 0.0
-        for s in range(count):
-            along_axis(points[s, 0], axes[0], rows, row)
-            along_others(points[s], axes, shape, part, products, column)
-            weighted_rows(row, shared, partial)
-            total = dot(partial, column)
-            if total > TOO_SMALL:
-                add_outer(1.0 / total, row, column, sums)
-            else:
-                missed[misses] = s
-                misses += 1
-        for r in range(rows):
-            for k in range(columns):
-                p[i, r * columns + k] = sums[r, k] * shared[r, k]
+        exponentials(lam[i], scale, x, terms, shared)
+        for start in range(0, count, TOGETHER):
+            draws = min(TOGETHER, count - start)
+            for s in range(draws):
+                along_axis(points[start + s, 0], axes[0], rows, row[s])
+                along_others(points[start + s], axes, shape, part, products, column[s])
+            matmul(row, shared, partial, (0, draws), (0, columns), (0, rows))
+            for s in range(draws):
+                total = dot(partial[s], column[s])
+                share = 0.0
+                if total > TOO_SMALL:
+                    share = 1.0 / total
+                else:
+                    missed[misses] = start + s
+                    misses += 1
+                for r in range(rows):
+                    shares[r, s] = share * row[s, r]
+            matmul(shares, column, sums if start == 0 else some, (0, rows), (0, columns), (0, draws))
+            if start > 0:
+                sums += some
+        product(1.0 / count, sums, shared, p[i])
         # draws all of whose mass is where x is far below its largest value
         for s in missed[:misses]:
             total, _, _ = atom_kernels.exact_terms(x, support_t, points, no_cost, s, terms)
             for j in range(n):
-                p[i, j] = fma(1.0 / total, terms[j], p[i, j])
-        for j in range(n):
-            p[i, j] *= 1.0 / count
+                p[i, j] = fma(1.0 / (total * count), terms[j], p[i, j])
 
 
 @compiled_parallel

@@ -13,7 +13,6 @@ import numpy as np
 from barymesh.addressed import CHOICES, NORMALS, key, normals, unit, word
 from barymesh.compiling import compiled, compiled_parallel
 from barymesh.oracle import atom_kernels
-from barymesh.oracle.vector_math import fma
 
 
 @compiled
@@ -87,7 +86,7 @@ def drawn_between(
     for i in range(begin, end):
         most = max(most, starts[i + 1] - starts[i])
     room, x, terms = np.empty((most, centres.shape[1])), np.empty(n), np.empty(n)
-    ceiling = atom_kernels.CEILING_64
+    index, ones, shifts, totals = np.arange(most), np.ones(most), np.empty(most), np.empty(most)
     for i in range(begin, end):
         node, count = nodes[i], starts[i + 1] - starts[i]
         points = room[:count]
@@ -97,15 +96,12 @@ def drawn_between(
         out = p[i]
         out[:] = 0.0
         # as in atom_kernels.node, without the values
-        place = 0
-        for k in range(count):
-            shift = atom_kernels.exponent_at(x, support_t, points, no_cost, k, place)
-            total = atom_kernels.guessed_terms(x, support_t, points, no_cost, k, shift, ceiling, terms)
-            if not total < atom_kernels.HUGE_64:
-                total, shift, place = atom_kernels.exact_terms(x, support_t, points, no_cost, k, terms)
-            factor = 1.0 / total
-            for j in range(n):
-                out[j] = fma(factor, terms[j], out[j])
+        if centres.shape[1] == 1:
+            atom_kernels.add_atoms_on_line(
+                x, support_t, points, no_cost, index, ones, 0, count, terms, out, shifts, totals
+            )
+        else:
+            atom_kernels.add_atoms(x, support_t, points, no_cost, index, ones, 0, count, terms, out, shifts, totals)
         share = 1.0 / count
         for j in range(n):
             out[j] *= share

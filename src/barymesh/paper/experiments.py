@@ -32,6 +32,8 @@ REG_GAUSSIANS, REG_MNIST, REG_SMALL_DIGITS = 0.1, 0.004, 0.02
 # ours from as many samples an activation as the rivals draw, each kept
 OURS_SAMPLED = "sinkhorn_sampled"
 SAMPLED = (*RIVALS, OURS_SAMPLED)
+# what a sweep tells is how its runs end: they are looked at so often, to see in time whether they diverge
+SWEEP_RECORDS = 10
 # what a sweep's parameter is called in a Job
 VARIED = {"reg": "reg", "step": "step_factor", "M": "samples"}
 
@@ -116,6 +118,11 @@ class Case:
     def jobs(self) -> list[Job]:
         """Every method on every topology."""
         return [self.job(topology, method) for topology in TOPOLOGIES for method in self.methods]
+
+    def record_every(self, job: Job) -> float:
+        """Virtual seconds between two records of a run."""
+        usual = job == self.job(job.topology, job.method)
+        return self.setting.record_every if usual else self.setting.duration / SWEEP_RECORDS
 
 
 @dataclass(frozen=True, eq=False)

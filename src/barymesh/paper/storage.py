@@ -36,7 +36,7 @@ from barymesh.support import Support
 DATA, TIMING = "data", "timing.json"
 MANIFEST, SWEEPS = "study.json", "sweeps.csv"
 # to be raised when files, or how running.py makes runs, change: it is part of every fingerprint
-FORMAT = 1
+FORMAT = 2
 # the values a run ends with: the field of a Sweep, the column of a history
 ENDS = {"dual": "gap", "consensus": "consensus", "feasibility": "feasibility", "tv": "tv"}
 

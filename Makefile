@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test soak lint format bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -10,6 +10,12 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# harm done at random to a network of real processes, for so many minutes
+MINUTES ?= 5
+SEED ?= 0
+soak: $(VENV)/.testing
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 lint: $(VENV)/.linting
 	$(BIN)/ruff check .
@@ -21,10 +27,10 @@ format: $(VENV)/.linting
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.benching
-	$(BIN)/python -m benchmarks
+	$(BIN)/barymesh bench --output benchmarks/results
 
 clean:
-	find src benchmarks -name '*.nb[ic]' -delete
+	find src -name '*.nb[ic]' -delete
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out
 
 $(BIN)/python:

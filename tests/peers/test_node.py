@@ -14,7 +14,7 @@ import barymesh as bm
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
 from barymesh.peers import node as node_module
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
-from barymesh.peers.node import RESULT, STATE, check, incarnation, open_peer, read_measure
+from barymesh.peers.node import RESULT, STATE, Promise, check, incarnation, open_peer, read_measure
 from barymesh.peers.runtime import Ending
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
@@ -42,9 +42,9 @@ def kit(tmp_path):
     return Kit.open(tmp_path / KITS / "a")
 
 
-def worked(kit, folder, measure=MEASURE, weight=1.0, **options):
+def worked(kit, folder, measure=MEASURE, weight=1.0, promise=None, **options):
     async def work():
-        peer = await open_peer(kit, measure, weight, folder)
+        peer = await open_peer(kit, measure, weight, folder, promise)
         return await peer.run(**options), peer
 
     return asyncio.run(work())
@@ -112,6 +112,12 @@ def test_a_weight_that_means_nothing_is_refused(kit, tmp_path, weight):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
+    network_of(tmp_path, method="a2dwb_conserving")
+    with pytest.raises(WeightError, match="sinkhorn"):
+        worked(Kit.open(tmp_path / KITS / "a"), tmp_path / "run", weight=2.0)
+
+
 def test_data_that_do_not_fit_are_refused(kit, tmp_path):
     with pytest.raises(DimensionError):
         worked(kit, tmp_path / "run", bm.Empirical(np.zeros((3, 2))))
@@ -175,3 +181,41 @@ def test_a_network_made_long_ago_still_converges(tmp_path):
     for name in measures:
         with np.load(tmp_path / name / RESULT) as stored:
             np.testing.assert_allclose(stored["weights"][0], truth, atol=1e-5)
+
+
+def test_a_private_node_tells_what_it_has_spent_and_a_restart_costs_nothing(kit, tmp_path):
+    records = bm.Empirical(np.random.default_rng(0).normal(0, 0.5, (500, 1)))
+    promise = Promise(epsilon=1.0, delta=1e-6)
+    for _ in range(2):
+        _, peer = worked(kit, tmp_path / "run", records, promise=promise, duration=0.1)
+        assert peer.facts()["privacy"] | {"epsilon": 1.0} == {
+            "epsilon": 1.0,
+            "delta": 1e-6,
+            "records": 500,
+            "releases": 1,
+        }
+        assert peer.facts()["privacy"]["epsilon"] == pytest.approx(1.0, rel=1e-3)
+    # another promise is another release, which the old memory does not fit
+    with pytest.raises(FileError, match="another run"):
+        worked(kit, tmp_path / "run", records, promise=Promise(0.5, 1e-6), duration=0.1)
+    (tmp_path / "run" / STATE).unlink()
+    _, peer = worked(kit, tmp_path / "run", records, promise=Promise(0.5, 1e-6), duration=0.1)
+    assert peer.facts()["privacy"]["releases"] == 2
+    assert peer.facts()["privacy"]["epsilon"] > 1.0
+
+
+def test_old_messages_are_known_after_a_restart(kit, tmp_path):
+    """What the node had heard is on disk with its own memory."""
+
+    async def work(hears):
+        peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        host, link = peer.runtime.host, peer.runtime.links._links["b"]
+        marks = dict(link.gate.marks)
+        if hears:
+            host.hear(1, np.zeros(host.algorithm.width), (4, 7))
+        await peer.run(duration=0.05)
+        return marks
+
+    assert asyncio.run(work(hears=True)) == {}
+    # the same message once more is welcome: the node no longer has it
+    assert asyncio.run(work(hears=False)) == {1: (4, 6)}

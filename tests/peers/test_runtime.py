@@ -30,7 +30,7 @@ def truth():
     return bm.barycenter(MEASURES, POINTS, reg=0.3, tol=1e-10).weights
 
 
-def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=None, tol=1e-6):
+def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=None, tol=1e-6, began=None):
     """The peer of one node, not yet running."""
     problem = Problem.create([MEASURES[node]], POINTS, reg=0.3)
     algorithm = local_algorithm(method, problem, GRAPH, [node], np.ones(1), tol=tol)
@@ -43,7 +43,7 @@ def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=
         [node], f"tcp://127.0.0.1:{ports[node]}", around, Rules("test", *algorithm.bounds()), curve=keys[node]
     )
     store = None if folder is None else SlotFile(folder / f"{node}.state", len(host.saved()))
-    return Runtime(host, links, problem, pace or Pace(0.02), store)
+    return Runtime(host, links, problem, pace or Pace(0.02), store, began)
 
 
 def free_ports(count):
@@ -132,6 +132,32 @@ def test_a_peer_that_lost_its_memory_is_taken_in_again(truth):
         np.testing.assert_allclose(one.snapshot().weights[0], truth, atol=1e-5)
 
 
+def test_a_peer_that_lost_its_memory_when_all_was_done_finds_its_way_again(truth):
+    """The others have stopped, and must not make it stop where it is."""
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+
+    async def work():
+        peers = [peer(k, keys, ports) for k in range(5)]
+        works = [asyncio.create_task(at_work(one)) for one in peers]
+        async with asyncio.timeout(60):
+            while not all(one.host.stopped for one in peers):
+                await asyncio.sleep(0.05)
+        works[0].cancel()
+        await asyncio.gather(works[0], return_exceptions=True)
+        peers[0] = peer(0, keys, ports, incarnation=2)
+        works[0] = asyncio.create_task(at_work(peers[0]))
+        async with asyncio.timeout(60):
+            while not (peers[0].host.activations > 50 and all(one.host.stopped for one in peers)):
+                await asyncio.sleep(0.05)
+        for one in peers:
+            one.stop()
+        await asyncio.gather(*works)
+        return [one.snapshot().weights[0] for one in peers]
+
+    for weights in asyncio.run(work()):
+        np.testing.assert_allclose(weights, truth, atol=1e-5)
+
+
 def test_it_stops_when_asked_and_after_its_time(tmp_path):
     keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
 
@@ -161,8 +187,7 @@ def test_the_usual_number_of_activations_comes_from_the_clock():
     keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
 
     async def work():
-        one = peer(0, keys, ports, pace=Pace(0.5))
-        one.began = time.time() - 100.0
+        one = peer(0, keys, ports, pace=Pace(0.5), began=time.time() - 100.0)
         assert 190 <= one._usual() <= 210
         await one.links.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barymesh.errors import OptionError
+from barymesh.peers.logs import LogForm, write_logs
 from barymesh.support_text import HELP as SUPPORT_HELP
 
 if TYPE_CHECKING:
     from barymesh.peers.network_file import NetworkFile, NewNode
-    from barymesh.peers.node import Peer
+    from barymesh.peers.node import Peer, Promise
     from barymesh.peers.runtime import Ending
 
 # seconds a node goes on after it knows that the network has converged: its neighbours must hear of it too
@@ -207,6 +207,12 @@ def node(
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of an image carry the mass.")] = False,
     weight: Annotated[float, typer.Option(help="Importance of the measure; an ordinary node has 1.")] = 1.0,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Differential privacy for each record of the data: strong with 1, weak with 8.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Goes with --epsilon; far below one over the number of records, such as 1e-6.")
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(help=f"Folder for state and result. Default: {FOLDER} inside the kit.")
     ] = None,
@@ -217,6 +223,9 @@ def node(
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")] = False,
+    log: Annotated[
+        LogForm, typer.Option(help="Lines for people, or one JSON object a line for machines.")
+    ] = LogForm.TEXT,
 ) -> None:
     """Take part in a network of organisations. The data stay here; only neighbours are talked to.
 
@@ -228,16 +237,19 @@ def node(
       barymesh node our-kit --data samples.csv --check
 
       barymesh node our-kit --data samples.csv
+
+      barymesh node our-kit --data samples.csv --epsilon 1 --delta 1e-6
     """
 
     def work() -> int:
         from barymesh.cli import _writable
 
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level="ERROR" if quiet else "INFO")
+        write_logs(log, "ERROR" if quiet else "INFO", {"kit": kit.name})
+        promise = _promise(epsilon, delta)
         if check:
-            return _check(kit, data, weight, {"kind": kind, "invert": invert}, as_json)
+            return _check(kit, data, weight, {"promise": promise, "kind": kind, "invert": invert}, as_json)
         home = _writable(kit / FOLDER if folder is None else folder)
-        return _node(kit, data, kind, invert, weight, home, duration, None if stay else LINGER, as_json)
+        return _node(kit, data, kind, invert, weight, promise, home, duration, None if stay else LINGER, as_json)
 
     _finish(work, as_json)
 
@@ -260,7 +272,9 @@ def status(network: NETWORK_FILE, as_json: Json = False) -> None:
             typer.echo(json.dumps(found, indent=2))
         else:
             _table(found)
-        return 0 if all(one["state"] in ("at work", "converged", NO_PORT) for one in found) else NOT_CONVERGED
+        return (
+            0 if all(one["state"] in ("starting", "at work", "converged", NO_PORT) for one in found) else NOT_CONVERGED
+        )
 
     _finish(work, as_json)
 
@@ -314,8 +328,18 @@ def _check(kit: Path, data: Path, weight: float, reading: dict[str, Any], as_jso
     return 0 if all(one.ok for one in found) else BAD_INPUT
 
 
+def _promise(epsilon: float | None, delta: float | None) -> Promise | None:
+    from barymesh.peers.node import Promise
+
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        raise OptionError("--epsilon and --delta go together, such as --epsilon 1 --delta 1e-6. Give both, or none.")
+    return Promise(epsilon, delta)
+
+
 def _node(
-    place: Path, data: Path, kind: str | None, invert: bool, weight: float, folder: Path,
+    place: Path, data: Path, kind: str | None, invert: bool, weight: float, promise: Promise | None, folder: Path,
     duration: float | None, linger: float | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Open, work, say what came out. Returns the exit code."""
@@ -329,7 +353,7 @@ def _node(
     measure = read_measure(data, kind, invert)
 
     async def work() -> tuple[Peer, Ending, list[int]]:
-        peer = await open_peer(kit, measure, weight, folder)
+        peer = await open_peer(kit, measure, weight, folder, promise)
         asked = _stop_on_signals(peer.stop)
         return peer, await peer.run(duration=duration, linger=linger), asked
 
@@ -377,6 +401,8 @@ def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
             state, facts = "SOMEBODY ELSE answers", None
         elif not facts.get("healthy"):
             state = "STUCK"
+        elif not facts.get("ready"):
+            state = "starting"
         else:
             state = "converged" if facts.get("stopped") else "at work"
         found.append({**(facts or {}), "name": place.name, "state": state})
@@ -387,7 +413,7 @@ def _table(found: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("node", "state", "activations", "error", "neighbours", "refused", "uptime", box=None)
+    table = Table("node", "state", "activations", "error", "neighbours", "refused", "uptime", "epsilon", box=None)
     for one in found:
         if "links" not in one:
             table.add_row(one["name"], one["state"])
@@ -398,9 +424,15 @@ def _table(found: list[dict[str, Any]]) -> None:
         error = "" if one["error"] is None else f"{one['error']:.2g}"
         table.add_row(
             one["name"], one["state"], str(one["activations"]), error, f"{connected} of {len(links)}", str(refused),
-            f"{one['uptime']:.0f} s",
+            f"{one['uptime']:.0f} s", _epsilon(one.get("privacy")),
         )  # fmt: skip
     Console().print(table)
+
+
+def _epsilon(spent: dict[str, Any] | None) -> str:
+    if spent is None:
+        return ""
+    return f"{spent['epsilon']:.3g}" + (f" ({spent['releases']} releases)" if spent["releases"] > 1 else "")
 
 
 def _say(facts: Any, lines: list[str], as_json: bool) -> None:

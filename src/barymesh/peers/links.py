@@ -53,7 +53,7 @@ class Links:
     ``async with``, and belong to its event loop.
 
     ``curve``: its key pair. None means links that everybody on this machine can read and write; all endpoints must then
-    be local. ``marks``: (incarnation, sequence) of the newest messages known from before.
+    be local.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Links:
         curve: KeyPair | None,
         timing: Timing | None = None,
         tolerance: Tolerance | None = None,
-        marks: Mapping[int, Mark] | None = None,
     ) -> None:
         self.nodes = frozenset(nodes)
         self.rules = rules
         self._curve = curve
         self._timing = timing or Timing()
         self._tolerance = tolerance or Tolerance()
-        self._marks = dict(marks or {})
+        # (incarnation, sequence) of the newest messages known from before
+        self._marks: dict[int, Mark] = {}
         self._queue = max(16, _QUEUE_BYTES // rules.frame_limit)
         self._links: dict[str, Link] = {}
         self._listening: dict[str, asyncio.Task[None]] = {}
@@ -186,11 +186,21 @@ class Links:
         if self._context is not None:
             self._listen(link, self._context)
 
+    def recall(self, marks: Mapping[int, Mark]) -> None:
+        """Take messages older than these for old ones. The same once more is welcome: it may have been used, but what
+        was heard is not kept."""
+        self._marks |= {node: (life, number - 1) for node, (life, number) in marks.items()}
+        for link in self._links.values():
+            link.gate.marks |= {node: mark for node, mark in self._marks.items() if node in link.gate.nodes}
+
     async def remove(self, name: str) -> None:
         """Listen to the neighbour no more, and disconnect it. The others are disconnected for a moment too."""
         if name not in self._links:
             raise OptionError(f"There is no neighbour {name!r}; there are {', '.join(self._links) or 'none'}.")
-        await self._shut_out(self._links.pop(name))
+        link = self._links.pop(name)
+        # should it come back, it must not say again what it said before
+        self._marks |= link.gate.marks
+        await self._shut_out(link)
 
     def _check(self, neighbour: Neighbour) -> None:
         """Each neighbour is one peer with a key and nodes of its own: what it sends is known by its key."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from barymesh.algorithms import NETWORK_METHODS
+from barymesh.algorithms import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.network.topology import Network
 from barymesh.peers import endpoints
@@ -31,8 +31,6 @@ from barymesh.support_text import parse_support
 
 FORMAT = 1
 NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
-# in a synchronous method everybody waits for everybody
-SYNCHRONOUS = ("dcwb", "gossip_sinkhorn")
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -11,10 +11,11 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from barymesh.algorithms import WITHOUT_STEP
 from barymesh.checks import real_number
 from barymesh.errors import BarymeshError, FileError, MeasureError, NetworkError, WeightError
 from barymesh.peers import endpoints
@@ -27,8 +28,15 @@ from barymesh.peers.runtime import Ending, Pace, Runtime, Snapshot
 from barymesh.peers.seldom import Seldom
 from barymesh.peers.slots import SlotFile
 from barymesh.peers.status import StatusServer
+from barymesh.privacy import private_measure
+from barymesh.privacy.ledger import LEDGER, enter
 from barymesh.problem import Problem
 from barymesh.support_text import parse_support
+
+if TYPE_CHECKING:
+    from barymesh.measures import Histogram
+    from barymesh.privacy import Release
+    from barymesh.privacy.ledger import Spent
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +50,10 @@ _KNOCK = 3.0
 class Peer:
     """The ``runtime`` of a node, which keeps ``result.npz`` in its ``folder`` up to date; made by ``open_peer``."""
 
-    def __init__(self, kit: Kit, runtime: Runtime, folder: Path) -> None:
-        self.kit, self.runtime, self.folder = kit, runtime, folder
+    def __init__(self, kit: Kit, runtime: Runtime, folder: Path, spent: Spent | None = None) -> None:
+        self.kit, self.runtime, self.folder, self.spent = kit, runtime, folder, spent
         self.latest: Snapshot | None = None
+        self._ready = False
         self._started = self._seen = time.monotonic()
         self._seldom = Seldom()
         self._unwritten: FileError | None = None
@@ -54,9 +63,14 @@ class Peer:
         async with AsyncExitStack() as stack:
             if self.runtime.store is not None:
                 stack.callback(self.runtime.store.close)
-            await stack.enter_async_context(self.runtime.links)
             if self.kit.entry.status_port is not None:
                 await stack.enter_async_context(StatusServer(self.facts, self.kit.entry.status_port))
+            await asyncio.to_thread(self.runtime.warm_up)
+            self._ready, self._seen = True, time.monotonic()
+            await stack.enter_async_context(self.runtime.links)
+            _log.info(
+                "at work, listening at %s", self.runtime.links.endpoint, extra={"network": self.kit.network.fingerprint}
+            )
             ending = await self.runtime.run(duration=duration, linger=linger, tell=self._tell)
         if self._unwritten is not None:
             raise self._unwritten
@@ -76,13 +90,15 @@ class Peer:
             "run": kit.network.run,
             "method": kit.network.method,
             "fingerprint": kit.network.fingerprint,
-            "healthy": now - self._seen <= _STUCK + 2 * kit.network.interval,
+            "ready": self._ready,
+            "healthy": not self._ready or now - self._seen <= _STUCK + 2 * kit.network.interval,
             "activations": self.runtime.host.activations,
             "incarnation": self.runtime.host.incarnation,
             "stopped": self.runtime.host.stopped,
             "error": None if latest is None else float(latest.errors[0]),
             "uptime": now - self._started,
             "result": str(self.folder / RESULT),
+            "privacy": None if self.spent is None else asdict(self.spent),
             "messages": {"sent": links.sent_messages, "sent_bytes": links.sent_bytes},
             "strangers": links.strangers,
             "links": {name: asdict(link) for name, link in links.status().items()},
@@ -100,12 +116,24 @@ class Peer:
                 _log.error("the result is not written: %s", error)
 
 
-async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path) -> Peer:
+async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path, promise: Promise | None = None) -> Peer:
     """The node of the kit, which has the measure, with a ``weight`` relative to the 1 of an ordinary node, ready to
-    run in this event loop. Its state and result are in the ``folder``: if there is a state, it goes on from there."""
+    run in this event loop. Its state and result are in the ``folder``: if there is a state, it goes on from there.
+    With a ``promise`` only a private release of the measure is used, and entered into the ledger in the folder."""
+    release = None
+    if promise is not None:
+        measure, release = released(kit, measure, promise)
     network, graph = kit.network, kit.network.network()
+    if weight != 1 and network.method not in WITHOUT_STEP:
+        raise WeightError(
+            f"The weight is {weight!r}, and {network.method} needs weights of 1: its step depends on all weights, "
+            "which nobody knows. Make the network with method sinkhorn."
+        )
     problem = local_problem(kit, measure, weight)
-    algorithm = local_algorithm(network.method, problem, graph, [kit.number], np.array([weight]), tol=network.tol)
+    # the data are all here: there is nothing to gain from drawing a few of them
+    algorithm = local_algorithm(
+        network.method, problem, graph, [kit.number], np.array([weight]), tol=network.tol, batch="exact"
+    )
     began = network.began.timestamp()
     about = f"{network.fingerprint} {weight!r} {_digest(problem)}"
     host = Host(algorithm, graph, [kit.number], incarnation(time.time() - began), about)
@@ -115,10 +143,28 @@ async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path) -> Peer
         rules = Rules(network.fingerprint, *algorithm.bounds())
         links = Links([kit.number], listen, neighbours(kit), rules, curve=kit.keys)
         runtime = Runtime(host, links, problem, Pace(network.interval), store, began)
+        # before a word of it is said
+        spent = None if release is None else enter(folder / LEDGER, release)
     except BaseException:
         store.close()
         raise
-    return Peer(kit, runtime, folder)
+    return Peer(kit, runtime, folder, spent)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """How much a node may tell about any one record of its data."""
+
+    epsilon: float
+    delta: float
+
+
+def released(kit: Kit, measure: Any, promise: Promise) -> tuple[Histogram, Release]:
+    """The measure with noise that only this node can make, the same at every start."""
+    return private_measure(
+        measure, parse_support(kit.network.support), reg=kit.network.reg, epsilon=promise.epsilon,
+        delta=promise.delta, key=kit.keys.secret.encode(),
+    )  # fmt: skip
 
 
 def incarnation(seconds: float) -> int:
@@ -164,7 +210,9 @@ class Finding:
     text: str
 
 
-async def check(folder: Path, data: Path, weight: float = 1.0, **reading: Any) -> list[Finding]:
+async def check(
+    folder: Path, data: Path, weight: float = 1.0, promise: Promise | None = None, **reading: Any
+) -> list[Finding]:
     """Whether the node of the kit in the folder could run now with these data. Starts nothing, and changes nothing."""
     try:
         kit = Kit.open(folder)
@@ -174,7 +222,11 @@ async def check(folder: Path, data: Path, weight: float = 1.0, **reading: Any) -
     found = [Finding("kit", True, f"{kit.name} of {network.run}, network {network.fingerprint}")]
     found.append(Finding("key", True, f"{kit.keys.fingerprint}, private, and the one in the network file"))
     try:
-        problem = local_problem(kit, read_measure(data, **reading), weight)
+        measure = read_measure(data, **reading)
+        if promise is not None:
+            # made and thrown away: nobody sees it
+            measure, _ = released(kit, measure, promise)
+        problem = local_problem(kit, measure, weight)
         found.append(Finding("data", True, f"{problem.atoms[0].weights.size} points, fit {problem.support!r}"))
     except BarymeshError as error:
         found.append(Finding("data", False, str(error)))

@@ -81,14 +81,20 @@ class Runtime:
         began: float | None = None,
     ) -> None:  # fmt: skip
         self.host, self.links, self.pace, self.store = host, links, pace, store
-        self.began = time.time() if began is None else began
+        # from here on the clock on the wall may jump: only the steady one is asked
+        self._began = time.monotonic() - (0.0 if began is None else time.time() - began)
         self._oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
         self._points = problem.support.points
         self._asked = asyncio.Event()
         self._random = np.random.default_rng()
         if store is not None and (kept := store.read()) is not None:
             host.restore(kept)
+            links.recall(host.marks)
             _log.info("going on after %d activations", host.activations)
+
+    def warm_up(self) -> None:
+        """Compile what is not compiled yet, which may take half a minute: nobody shall have to wait for it later."""
+        self._oracle.value_and_gradient(self.host.rehearse())
 
     def stop(self) -> None:
         """Ask it to end after the activation at hand."""
@@ -110,7 +116,7 @@ class Runtime:
         while True:
             now = time.monotonic()
             for message in self.links.newest().values():
-                self.host.hear(message.sender, message.vector())
+                self.host.hear(message.sender, message.vector(), message.mark)
             said = self.host.act(self._usual())
             if self.store is not None:
                 self.store.write(self.host.saved())
@@ -138,7 +144,7 @@ class Runtime:
             errors=np.full(host.nodes.size, np.nan) if errors is None else errors[host.nodes],
             activations=host.activations,
             stopped=host.stopped,
-            seconds=time.time() - self.began,
+            seconds=time.monotonic() - self._began,
         )
 
     def write(self, path: Path, found: Snapshot) -> None:
@@ -151,7 +157,7 @@ class Runtime:
         """How often a node has acted by now, if all keep the pace."""
         if self.pace.interval == 0:
             return self.host.activations
-        return max(0, int((time.time() - self.began) / self.pace.interval))
+        return max(0, int((time.monotonic() - self._began) / self.pace.interval))
 
     def _wait(self) -> float:
         return float(self.pace.interval * (1.0 + self.pace.jitter * self._random.uniform(-1.0, 1.0)))

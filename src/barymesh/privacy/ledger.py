@@ -1,0 +1,70 @@
+"""A node's account of its releases, in a small file: each counted once, and what they cost together."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from barymesh.errors import FileError
+from barymesh.privacy.accounting import composed_epsilon
+from barymesh.privacy.release import Release
+from barymesh.safe_write import replacing
+
+LEDGER = "privacy.json"
+
+
+@dataclass(frozen=True)
+class Entry(Release):
+    """A release, and when it was first made."""
+
+    time: datetime
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What has been given away so far: all ``releases`` together, if they hold the same people, are (epsilon,
+    delta)-private. ``records``: those of the newest."""
+
+    epsilon: float
+    delta: float
+    records: int
+    releases: int
+
+
+def enter(path: Path, release: Release) -> Spent:
+    """Write the release into the ledger, unless it is there already, and return what all in it have cost. It is on
+    disk on return: only then may the release be used."""
+    entries = read(path)
+    if all(entry.digest != release.digest for entry in entries):
+        entries.append(Entry(**asdict(release), time=datetime.now(UTC).replace(microsecond=0)))
+        _write(path, entries)
+    epsilon = composed_epsilon([entry.noise_multiplier for entry in entries], release.delta)
+    return Spent(epsilon, release.delta, release.records, len(entries))
+
+
+def read(path: Path) -> list[Entry]:
+    """What is in the ledger; nothing if there is no such file."""
+    import msgspec
+
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
+        if not all(entry.noise_multiplier > 0 for entry in entries):
+            raise msgspec.ValidationError("a noise_multiplier is not positive")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FileError(f"Cannot read the privacy ledger {path}: {error.strerror or error}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FileError(
+            f"{path} is no privacy ledger ({error}), so what has been given away before is not known. Restore it from "
+            "a copy. If you move it away instead, the epsilon shown leaves out what was released before."
+        ) from error
+    return entries
+
+
+def _write(path: Path, entries: list[Entry]) -> None:
+    import msgspec
+
+    with replacing(path) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(entries)) + b"\n")

@@ -1,0 +1,144 @@
+"""A network of real ``barymesh node`` processes, each with its own kit and data, for tests that do harm to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import barymesh as bm
+from barymesh.network import as_network
+from barymesh.peers.network_file import KITS, Kit, NewNode, create
+from barymesh.peers.node import RESULT
+from barymesh.peers.status import ask
+
+ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+# seconds: a guard against hanging
+PATIENCE = 150
+POINTS, REG = 20, 0.3
+
+
+def free_ports(count):
+    import socket
+
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def until(condition, what, patience=PATIENCE):
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.1)
+
+
+class Cluster:
+    """``size`` nodes with samples of their own. ``endpoints`` and ``prefixes``, what comes before the command of a
+    node, are for networks other than the loopback. Used in ``with``: nothing is left running."""
+
+    def __init__(
+        self, folder, size, graph="cycle", method="sinkhorn", interval=0.05, tol=1e-6, endpoints=None, prefixes=None
+    ):
+        ports = free_ports(2 * size)
+        self.size, self.folder = size, Path(folder)
+        self.endpoints = endpoints or [f"tcp://127.0.0.1:{port}" for port in ports[:size]]
+        self.prefixes = prefixes or [[] for _ in range(size)]
+        names = [f"n{k}" for k in range(size)]
+        nodes = [NewNode(name, self.endpoints[k], None, ports[size + k]) for k, name in enumerate(names)]
+        pairs = [(names[i], names[j]) for i, j in as_network(graph, size).edges]
+        self.network = create(
+            self.folder, nodes, pairs, support=f"{POINTS}:-3:3", reg=REG, method=method, interval=interval, tol=tol
+        )
+        self.kits = [self.folder / KITS / name for name in names]
+        rng = np.random.default_rng(size)
+        self.samples = [rng.normal(rng.uniform(-1.5, 1.5), rng.uniform(0.3, 0.6), 40) for _ in range(size)]
+        for node in range(size):
+            self.write_data(node)
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def write_data(self, node):
+        np.savetxt(self.kits[node] / "x.csv", self.samples[node], header="x", comments="")
+
+    def kit(self, node) -> Kit:
+        return Kit.open(self.kits[node])
+
+    def start(self, *nodes, options=("--stay",), main=("-m", "barymesh")):
+        for node in nodes or range(self.size):
+            command = [*self.prefixes[node], sys.executable, *main, "node", str(self.kits[node])]
+            command += ["--data", str(self.kits[node] / "x.csv"), "--json", "--log", "json", *options]
+            with open(self.log(node), "ab") as log:
+                self.processes[node] = subprocess.Popen(
+                    command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+                )
+
+    def send(self, number, *nodes):
+        for node in nodes:
+            self.processes[node].send_signal(number)
+            if number == signal.SIGKILL:
+                self.processes[node].wait()
+
+    def ended(self, node):
+        """The exit code; None while it is running."""
+        return self.processes[node].poll()
+
+    def finish(self, *nodes):
+        """Ask the nodes to stop, and see that all do so in order."""
+        nodes = nodes or tuple(self.processes)
+        self.send(signal.SIGTERM, *nodes)
+        for node in nodes:
+            assert self.processes[node].wait(PATIENCE) == 0, self.log(node).read_text()[-2000:]
+
+    def log(self, node) -> Path:
+        return self.folder / f"{node}.log"
+
+    def logged(self, node):
+        return [json.loads(line) for line in self.log(node).read_text().splitlines()]
+
+    def facts(self, node):
+        return ask(self.network.nodes[node].status_port) or {}
+
+    def truth(self, nodes=None):
+        chosen = [self.samples[k] for k in (range(self.size) if nodes is None else nodes)]
+        measures = [bm.Empirical(samples[:, None]) for samples in chosen]
+        return bm.barycenter(measures, np.linspace(-3, 3, POINTS), reg=REG, tol=1e-10).weights
+
+    def distance(self, node, truth):
+        """TV of what is on disk from the truth; infinite if there is nothing."""
+        path = self.kits[node] / "run" / RESULT
+        if not path.exists():
+            return float("inf")
+        with np.load(path) as stored:
+            return 0.5 * float(np.abs(stored["weights"][0] - truth).sum())
+
+    def wait_for_work(self, *nodes, activations=5):
+        nodes = nodes or range(self.size)
+        until(
+            lambda: all((self.facts(k).get("activations") or 0) >= activations for k in nodes), f"{nodes} are at work"
+        )
+
+    def wait_for_accuracy(self, truth, nodes=None, tv=0.01, patience=PATIENCE):
+        nodes = range(self.size) if nodes is None else nodes
+        until(
+            lambda: all(self.distance(k, truth) <= tv for k in nodes),
+            f"TV {tv} at all of {list(nodes)}",
+            patience,
+        )
+        for node in nodes:
+            assert self.ended(node) is None, self.log(node).read_text()[-2000:]

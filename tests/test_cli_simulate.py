@@ -166,7 +166,7 @@ def test_a_method_that_does_not_drift_gives_no_warning_and_progress_is_shown(tmp
     done = call("simulate", config)
     assert done.exit_code == 0
     assert "Warning" not in done.stderr
-    assert "virtual seconds" in done.stderr
+    assert " seconds" in done.stderr
     assert json.loads(call("simulate", config, "--json").stdout)["warnings"] == []
 
 
@@ -310,7 +310,7 @@ def test_a_real_ctrl_c_keeps_the_run(tmp_path):
     """A process on a terminal, a signal: once progress shows virtual time, Ctrl-C, and then --resume."""
     endless = config_in(tmp_path, 'method = "dcwb"\nduration = 1e9\n')
     code, shown = interrupted_on_a_terminal(
-        [sys.executable, "-m", "barymesh", "simulate", str(endless)], rb"[1-9]\d* of 1e\+09 virtual seconds"
+        [sys.executable, "-m", "barymesh", "simulate", str(endless)], rb"[1-9]\d* of 1e\+09 seconds"
     )
     assert code == 130, shown
     assert "Traceback" not in shown

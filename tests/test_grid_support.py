@@ -390,7 +390,7 @@ def test_any_whole_seed_will_do(seed, d):
 
 
 def test_histograms_without_points_need_a_support():
-    with pytest.raises(SupportError, match=r"Measure 1 .*histogram without points.*support=.*points="):
+    with pytest.raises(SupportError, match=r"Measure 1 .*no points that are known.*support=.*points="):
         chosen([bm.Gaussian(0, 1), bm.Histogram([1, 2])])
 
 

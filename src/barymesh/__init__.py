@@ -12,6 +12,7 @@ from barymesh.files import read_measures
 from barymesh.grid import Grid
 from barymesh.history import History
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
+from barymesh.measures.stays import Stays
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -36,6 +37,7 @@ __all__ = [
     "Result",
     "Sampler",
     "Status",
+    "Stays",
     "Support",
     "barycenter",
     "load",

@@ -54,7 +54,8 @@ def barycenter(
     measures
         A list of measures (Gaussian, Mixture, Empirical, Histogram, Image, frozen ``scipy.stats`` distributions,
         functions ``(size, rng) -> samples``, arrays of samples ``(N, d)``), in any mix; or one array: ``(m, n)`` for
-        histograms on the support, one a row, or ``(m, *shape)`` for images.
+        histograms on the support, one a row, or ``(m, *shape)`` for images. ``Stays(path)`` and ``Stays(function,
+        *arguments)`` are loaded by the process or the machine that has their node, and by nobody else.
     support
         Where the barycenter lives: points ``(n, d)``, a ``Support``, ``None`` (the measures' common points if they have
         some, else chosen from the data) or ``"auto"`` (always chosen from the data). The reason for a choice is shown
@@ -72,9 +73,10 @@ def barycenter(
         ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of
         edges.
     engine
-        Where a network lives: ``"simulation"``, in virtual time, repeatable to the last bit, or ``"processes"``, real
-        processes on this machine that talk through sockets, as fast as they can. Programs that use processes need the
-        usual ``if __name__ == "__main__":``.
+        Where a network lives: ``"simulation"``, in virtual time, repeatable to the last bit; ``"processes"``, real
+        processes on this machine that talk through sockets, as fast as they can; or ``"ray"``, the same on the machines
+        of a Ray cluster, through encrypted links. Programs that use processes need the usual ``if __name__ ==
+        "__main__":``.
     method
         ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
         plain one must. On a network it is asynchronous and decentralised. The others are for networks only:
@@ -100,12 +102,17 @@ def barycenter(
     Other Parameters
     ----------------
     duration : float
-        Seconds to run (60), virtual in a simulation. These and the following are for runs on a network; processes take
-        this one, ``workers``, ``interval``, ``step``, ``batch``, ``record_every`` and ``reference``.
+        Seconds to run (60), virtual in a simulation. These and the following are for runs on a network; processes and
+        Ray take this one, ``workers``, ``interval``, ``step``, ``batch``, ``record_every`` and ``reference``.
     workers : int
         Processes, each with some of the nodes; by default one for each core.
     interval : float
         Seconds between two activations of a node in a process; 0 (default) for as often as it can.
+    address : str
+        The Ray cluster, such as ``"10.0.0.1:6379"``; by default the one this process is connected to, else one started
+        for this run on this machine.
+    folder : path
+        Where workers of Ray keep their state, each on its own machine; by default a folder for temporary files.
     delays : Delay or str
         How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
         ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``, or an object of ``barymesh.network``.
@@ -172,24 +179,31 @@ def barycenter(
 
         who = as_network(network, len(problem.measures), problem.seed)
         if engine == "processes":
-            from barymesh.engines.processes import ProcessOptions, run_processes
+            from barymesh.engines.processes import run_processes
+            from barymesh.engines.workers import WorkerOptions
 
-            return run_processes(
-                problem, who, ProcessOptions(method=method, tol=tolerance, **running), callback=callback
-            )
+            told = WorkerOptions(method=method, tol=tolerance, **running)
+            return run_processes(problem, who, told, callback=callback, progress=showing)
+        if engine == "ray":
+            from barymesh.engines.ray import RayOptions, run_ray
+
+            placed = RayOptions(method=method, tol=tolerance, **running)
+            return run_ray(problem, who, placed, callback=callback, progress=showing)
         return simulate(
             problem, who, Options(method=method, tol=tolerance, **running), callback=callback, progress=showing
         )
     return solve_problem(problem, max_iter=max_iter, tol=tolerance, start=start, callback=callback, progress=showing)
 
 
-# the options of a run on a network by engine; see barymesh.simulate.Options and barymesh.engines.processes
+WORKERS = ("duration", "workers", "interval", "step", "batch", "record_every", "reference")
+# the options of a run on a network by engine; see barymesh.simulate.Options, barymesh.engines.workers and .ray
 RUNNING = {
     "simulation": (
         "duration", "delays", "schedule", "faults", "events", "step", "batch", "frugal", "record_every", "reference",
         "snapshots", "checkpoint", "resume",
     ),
-    "processes": ("duration", "workers", "interval", "step", "batch", "record_every", "reference"),
+    "processes": WORKERS,
+    "ray": (*WORKERS, "address", "folder"),
 }  # fmt: skip
 
 

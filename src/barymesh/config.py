@@ -244,6 +244,11 @@ class SimulateConfig(ProblemConfig):
         wanted = self.snapshots or self.animation is not None
         return {**self.model_dump(include=RUNNING), "delays": delays, "snapshots": wanted}
 
+    def working_options(self) -> dict[str, Any]:
+        """The same for workers, in real time: only what the file says, so that what means nothing there is refused."""
+        said = self.model_dump(include=self.model_fields_set & (RUNNING | {"delays", "snapshots"}))
+        return said if self.animation is None else {**said, "snapshots": True}
+
     def step_for(self, method: str) -> float | str | None:
         """The step of one method among several: its own, or the common one if it has any."""
         return self.steps.get(method, None if method in WITHOUT_STEP else self.step)

@@ -33,7 +33,7 @@ def choose_support(measures: list[Measure], reg: float | None, *, own: bool, see
     unplaced = [k for k, measure in enumerate(measures) if measure.dimension is None]
     if unplaced:
         raise SupportError(
-            f"Measure {unplaced[0]} is a histogram without points, so the support cannot be chosen from the data. "
+            f"Measure {unplaced[0]} has no points that are known here, so the support cannot be chosen from the data. "
             "Give support=, or points= to the histogram."
         )
     other = next((k for k, measure in enumerate(measures) if measure.dimension != measures[0].dimension), None)

@@ -53,7 +53,7 @@ def _share(first: float, error: float, tol: float, iteration: int, max_iter: int
 def following_time(
     duration: float, title: str, callback: Callable[[Simulation[Any]], bool | None] | None
 ) -> Iterator[Callable[[Simulation[Any]], bool | None]]:
-    """The same for a run in virtual time: the bar measures virtual seconds."""
+    """The same for a run on a network: the bar measures its seconds, virtual or real."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -62,7 +62,7 @@ def following_time(
         task = bar.add_task(title, total=duration, detail="preparing")
 
         def watch(simulation: Simulation[Any]) -> bool | None:
-            detail = f"{simulation.now:.4g} of {duration:.4g} virtual seconds, {simulation.activations:,} activations"
+            detail = f"{simulation.now:.4g} of {duration:.4g} seconds, {simulation.activations:,} activations"
             bar.update(task, completed=min(simulation.now, duration), detail=detail)
             return callback(simulation) if callback else None
 

@@ -1,0 +1,390 @@
+"""The machines of a Ray cluster: Ray places, supervises and restarts the workers; their messages go through links of
+their own, always encrypted.
+
+Ray restores no state. A worker that is started again on the same machine goes on from what it kept there; on another
+it begins as a new one, and the others take it in. Its key pair is new each time, and never leaves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from barymesh.cores import ONE_THREAD, available_cores
+from barymesh.engines.shard import REPORT, Assignment, Question, Report, Shard, Share
+from barymesh.engines.workers import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.errors import BarymeshError, NetworkError, OptionError
+from barymesh.measures.stays import Stays
+from barymesh.network.topology import Network
+from barymesh.peers.keys import KeyPair
+from barymesh.problem import Problem
+from barymesh.result import Result
+
+try:
+    import ray
+    from ray.exceptions import ActorDiedError, AuthenticationError, RayActorError, RayError, RayTaskError
+except ImportError as missing:
+    raise OptionError("engine='ray' needs Ray 2.60 or newer: pip install 'barymesh[ray]'.") from missing
+
+LOOPBACK = "127.0.0.1"
+# the least that Ray takes; messages do not go through it
+OBJECT_STORE_BYTES = 80 * 2**20
+# a worker takes this much of the resource that every machine has under its address
+PINNED = 0.001
+# seconds for a worker to clean up after itself
+LEAVE = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayOptions(WorkerOptions):
+    """``address`` of the cluster, and the ``folder`` for the state of the workers on their machines."""
+
+    address: str | None = None
+    folder: str | Path | None = None
+
+    def check(self) -> None:
+        super().check()
+        if self.address is not None and not isinstance(self.address, str):
+            raise OptionError(f"address is {self.address!r}; give that of a Ray cluster, such as '10.0.0.1:6379'.")
+        if self.folder is not None and not isinstance(self.folder, str | os.PathLike):
+            raise OptionError(f"folder is {self.folder!r}; give the path of a folder.")
+
+
+def run_ray(
+    problem: Problem, network: Network, options: RayOptions, *, callback: Callback | None = None, progress: bool = False
+) -> Result:
+    """Run on a Ray cluster, record on the way, and certify what comes out."""
+    options.check()
+    places = [measure.at if isinstance(measure, Stays) else None for measure in problem.measures]
+    return run_workers(problem, network, options, _there(places, options), callback=callback, progress=progress)
+
+
+@contextmanager
+def _there(
+    places: list[str | None], options: RayOptions
+) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], Worker]]]:
+    """``places``: the machine of each node, None for any."""
+    crew: dict[int, Actor] = {}
+    with connected(options.address, min(options.workers or available_cores(), len(places))) as own:
+
+        def launch(told: Assignment) -> Worker:
+            host, folder = (None, options.folder) if own is None else (LOOPBACK, options.folder or own)
+            crew[told.number] = Actor(told, crew, host, places[told.nodes[0]], folder)
+            return crew[told.number]
+
+        yield placed_shares(places, options.workers), launch
+
+
+# ---- the cluster
+
+
+@contextmanager
+def connected(address: str | None, workers: int) -> Iterator[str | None]:
+    """Connected to the cluster at the address, or to the one this process is connected to already, or else to one of
+    our own on this machine with room for so many workers. Yields the folder of our own, which goes with it, or None."""
+    if ray.is_initialized():
+        if address is not None:
+            raise OptionError(
+                f"This process is connected to a Ray cluster already; leave out address={address!r}, or call "
+                "ray.shutdown() first."
+            )
+        yield None
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    with _settings_kept():
+        if address is not None:
+            _join(address, quiet)
+            try:
+                yield None
+            finally:
+                ray.shutdown()
+            return
+        _set(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+        # private, unlike Ray's own; paths of sockets must be short
+        short = "/tmp" if os.path.isdir("/tmp") else None
+        with tempfile.TemporaryDirectory(prefix="barymesh-", dir=short, ignore_cleanup_errors=True) as folder:
+            try:
+                ray.init(
+                    "local", num_cpus=workers, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES,
+                    _temp_dir=folder, **quiet,
+                )  # fmt: skip
+                yield folder
+            finally:
+                ray.shutdown()
+
+
+def _join(address: str, quiet: dict[str, Any]) -> None:
+    """Connect to a cluster that is there, with the user's token if there is one."""
+    if "RAY_AUTH_MODE" not in os.environ and _has_token():
+        _set(RAY_AUTH_MODE="token")
+    try:
+        ray.init(address, **quiet)
+    except (AuthenticationError, ConnectionError, RuntimeError, ValueError) as error:
+        refused = isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)
+        if refused or "AuthToken" in str(error.__cause__):
+            raise NetworkError(
+                f"The Ray cluster at {address} asks for its token, and there is none here, or another one. Put it into "
+                "~/.ray/auth_token, into the file that RAY_AUTH_TOKEN_PATH names, or into RAY_AUTH_TOKEN."
+            ) from error
+        raise NetworkError(
+            f"There is no Ray cluster at {address} ({error}). Start one with `ray start --head`, or leave out address= "
+            "for one on this machine."
+        ) from error
+
+
+def _has_token() -> bool:
+    named = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return named or (Path.home() / ".ray" / "auth_token").is_file()
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Afterwards the environment, and what Ray has read from it, is as before; and so is what SIGTERM does, which Ray
+    changes."""
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+    before = {name: os.environ.get(name) for name in names}
+    main = threading.current_thread() is threading.main_thread()
+    terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        _set(**before)
+        if main and terminate is not None:
+            signal.signal(signal.SIGTERM, terminate)
+
+
+def _set(**settings: str | None) -> None:
+    """Ray reads these settings once, when it is loaded, so it must be told to read them again."""
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    for name, value in settings.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def placed_shares(places: list[str | None], workers: int | None) -> list[tuple[int, ...]]:
+    """The nodes of each worker: those whose measures are at one place together, each place with workers in proportion,
+    and at least one."""
+    machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    for node, place in enumerate(places):
+        if place is not None and place not in machines:
+            raise OptionError(
+                f"Measure {node} is at {place}, which is no machine of the Ray cluster; those are "
+                f"{', '.join(sorted(machines))}."
+            )
+    cores = int(ray.cluster_resources().get("CPU", 0))
+    wanted = min(workers or max(cores, 1), len(places))
+    groups: dict[str | None, list[int]] = {}
+    for node, place in enumerate(places):
+        groups.setdefault(place, []).append(node)
+    shares = [
+        share
+        for nodes in groups.values()
+        for share in equal_shares(nodes, max(1, round(wanted * len(nodes) / len(places))))
+    ]
+    if len(shares) > cores:
+        raise OptionError(
+            f"{len(shares)} workers need as many cores, and the Ray cluster has {cores}. Give fewer workers."
+        )
+    return shares
+
+
+# ---- a worker, as the caller sees it
+
+
+@dataclass(frozen=True)
+class Contact:
+    """How to reach a worker in its present life."""
+
+    endpoint: str
+    public_key: str
+
+
+class Actor(Worker):
+    """A worker that Ray supervises. There is one call to it at a time; the first of each life opens its links."""
+
+    def __init__(
+        self, told: Assignment, crew: dict[int, Actor], host: str | None, place: str | None, folder: str | Path | None
+    ) -> None:
+        super().__init__(told)
+        self.crew = crew
+        self.contact: Contact | None = None
+        self.opening, self.failures = True, 0
+        self.call: Any = None
+        self.due = 0.0
+        self.meetings: list[Any] = []
+        self.actor = (
+            ray.remote(Station)
+            .options(
+                num_cpus=1,
+                max_restarts=MOST_STARTS - 1,
+                scheduling_strategy="SPREAD" if place is None else "DEFAULT",
+                resources={} if place is None else {f"node:{place}": PINNED},
+                runtime_env={"env_vars": ONE_THREAD},
+            )
+            .remote(told, host, folder)
+        )
+
+    def look(self) -> None:
+        self._attend_meetings()
+        if self.call is None:
+            if time.monotonic() >= self.due:
+                self.call = self._next_call()
+            return
+        if not ray.wait([self.call], timeout=0)[0]:
+            return
+        done, self.call = self.call, None
+        self.due = time.monotonic() + min(self.told.options.record_every, REPORT)
+        try:
+            said = _got(done)
+        except RayActorError as error:
+            self._lost(error)
+            return
+        if self.opening:
+            self._meet(said)
+        else:
+            self.hear(said)
+
+    def _next_call(self) -> Any:
+        if self.opening:
+            return self.actor.open.remote()
+        if self.question is not None and self.share is None:
+            return self.actor.answer.remote(self.question)
+        return self.actor.report.remote()
+
+    def _lost(self, error: RayActorError) -> None:
+        """It died, or is about to live again; one that died for good says so at every call."""
+        self.failures += self.opening and isinstance(error, ActorDiedError)
+        if self.failures == MOST_STARTS:
+            self.give_up(f"Ray says: {' '.join(str(error).split())}")
+        self.opening = True
+
+    def ask(self, question: Question) -> None:
+        super().ask(question)
+        self.due = 0.0
+
+    def _meet(self, contact: Contact) -> None:
+        """Tell it and its neighbours of one another."""
+        self.opening, self.failures = False, 0
+        if contact != self.contact:
+            self.begin_again()
+        self.contact = contact
+        for other in (self.crew[k] for k in self.told.around if k in self.crew):
+            if other.contact is not None:
+                self.meetings.append(self.actor.meet.remote(other.told.number, other.contact))
+                self.meetings.append(other.actor.meet.remote(self.told.number, contact))
+
+    def _attend_meetings(self) -> None:
+        """Whoever died in between meets them all again; other errors must not get lost."""
+        if self.meetings:
+            held, self.meetings = ray.wait(self.meetings, num_returns=len(self.meetings), timeout=0)
+            for meeting in held:
+                with suppress(RayActorError):
+                    _got(meeting)
+
+    def end(self) -> None:
+        # Ray may be gone already
+        with suppress(RayError):
+            ray.wait([self.actor.leave.remote()], timeout=LEAVE)
+            ray.kill(self.actor)
+
+
+def _got(call: Any) -> Any:
+    """What a call returns; errors of barymesh as they were raised."""
+    try:
+        return ray.get(call)
+    except RayTaskError as error:
+        if isinstance(error.cause, BarymeshError):
+            raise error.cause from None
+        raise
+
+
+# ---- a worker, where it runs
+
+
+class Station:
+    """Made anew in every life of the worker. ``host``: the address to listen at, None for that of the machine."""
+
+    def __init__(self, told: Assignment, host: str | None, folder: str | Path | None) -> None:
+        self.told, self.host = told, host
+        above = Path(tempfile.gettempdir() if folder is None else folder)
+        self.folder = above / f"barymesh-{told.run}" / str(told.number)
+        self.contact: Contact | None = None
+        self.contacts: dict[int, Contact] = {}
+        self.latest: Report | None = None
+        self.changing = asyncio.Lock()
+
+    async def open(self) -> Contact:
+        """Load the measures, listen, and begin to work; how to reach it."""
+        async with self.changing:
+            if self.contact is None:
+                keys = KeyPair.create()
+                address = self.host or ray.util.get_node_ip_address()
+                self.shard = await asyncio.to_thread(self._built, f"tcp://{_bracketed(address)}:0", keys)
+                await self.shard.links.__aenter__()
+                self.work = asyncio.create_task(self.shard.run(self._keep))
+                self.contact = Contact(self.shard.links.endpoint, keys.public)
+            return self.contact
+
+    def _built(self, endpoint: str, keys: KeyPair) -> Shard:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Shard(self.told, endpoint, [], keys, self.folder)
+
+    def _keep(self, report: Report) -> None:
+        self.latest = report
+
+    async def meet(self, number: int, contact: Contact) -> None:
+        """A neighbour is there, perhaps in a new life."""
+        async with self.changing:
+            known = self.contacts.get(number)
+            # one that is not open yet is told of all when it is
+            if self.contact is None or known == contact:
+                return
+            neighbour = self.told.neighbour(number, contact.endpoint, contact.public_key)
+            if known is not None:
+                await self.shard.links.remove(neighbour.name)
+            self.shard.links.add(neighbour)
+            self.contacts[number] = contact
+
+    async def report(self) -> Report | None:
+        """What its nodes knew last."""
+        if self.work.done():
+            self.work.result()
+        return self.latest
+
+    async def answer(self, asked: Question) -> Share:
+        """Its share of the certificate."""
+        return await asyncio.to_thread(self.shard.answer, asked)
+
+    async def leave(self) -> None:
+        """Stop, and leave no file behind."""
+        # one that is about to open would make its files again
+        async with self.changing:
+            if self.contact is not None:
+                self.shard.runtime.stop()
+                await asyncio.gather(self.work, return_exceptions=True)
+                await self.shard.links.close()
+                self.shard.store.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):
+                # unless others on this machine still have theirs in it
+                self.folder.parent.rmdir()
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,70 @@
+"""Measures that stay where they are: only the worker that has their node ever reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from barymesh.errors import BarymeshError, MeasureError
+from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
+
+
+class Stays(Measure):
+    """A measure that is loaded by the worker which has its node, never by the caller.
+
+    ``source``: the path of a file of one measure (as for ``read_measures``), or a function, called with ``arguments``,
+    that returns what a list of measures may hold. A worker that is started again loads it again, and must get the same.
+    ``at``: the address of the machine of a Ray cluster that has it; by default every machine can load it.
+    """
+
+    def __init__(self, source: str | Path | Callable[..., Any], *arguments: Any, at: str | None = None) -> None:
+        if not callable(source) and not isinstance(source, str | os.PathLike):
+            raise MeasureError(f"Stays({source!r}): give the path of a file, or a function that returns the measure.")
+        if arguments and not callable(source):
+            raise MeasureError(f"Stays({str(source)!r}, ...): only a function takes arguments; a path stands alone.")
+        if at is not None and not isinstance(at, str):
+            raise MeasureError(f"Stays(..., at={at!r}): give the address of a machine as text, such as '10.0.0.5'.")
+        self.source, self.arguments, self.at = source, arguments, at
+
+    def load(self) -> Any:
+        """What it stands for; a MeasureError that says why it cannot be had."""
+        try:
+            return self.source(*self.arguments) if callable(self.source) else _read(Path(self.source))
+        except BarymeshError as error:
+            raise MeasureError(f"{self!r} cannot be loaded: {error}") from error
+        except Exception as error:  # whatever the user's function raises
+            raise MeasureError(f"{self!r} cannot be loaded: {type(error).__name__}: {error}") from error
+
+    @property
+    def dimension(self) -> int | None:
+        return None
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        self._refuse()
+
+    def atoms(self, how: Discretisation) -> Atoms:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise MeasureError(
+            f"{self!r} is not known here. Run it on a network with engine='processes' or engine='ray', with support= "
+            "given, an absolute reg, and no reference."
+        )
+
+    def __repr__(self) -> str:
+        name = getattr(self.source, "__name__", None) or str(self.source)
+        return f"Stays({', '.join([name, *map(repr, self.arguments)])})"
+
+
+def _read(path: Path) -> Any:
+    from barymesh.files import read_measures
+
+    # as one of two, an array in .npy is a measure and not a stack of them
+    found = read_measures([path, path])
+    if len(found) != 2:
+        raise MeasureError(f"{path} holds {len(found) // 2} measures, and a node has one. Give a file of one.")
+    return found[0]

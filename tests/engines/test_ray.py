@@ -1,0 +1,226 @@
+"""A Ray cluster: the same barycenter, whoever is killed on the way, and nobody gets in without the token."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+
+import barymesh as bm
+from barymesh.errors import MeasureError, OptionError
+from barymesh.metrics import total_variation
+from tests.engines.loaders import MEASURES, POINTS, called, check_certificate, fail, known, staying
+
+# this module's folder of packages, for processes of its own
+HERE = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One of our own, for all tests: its start takes long. They find that this process is connected already."""
+    from barymesh.engines.ray import connected
+
+    with connected(None, 2):
+        yield ray.get_runtime_context().gcs_address
+    assert not ray.is_initialized()
+
+
+def run(measures=MEASURES, **options):
+    options = {"network": "cycle", "reg": 0.3, "duration": 120, "workers": 2, "record_every": 0.2, **options}
+    return bm.barycenter(measures, POINTS, engine="ray", progress=False, **options)
+
+
+def exact(measures=MEASURES, reg=0.3, **options):
+    return bm.barycenter(measures, POINTS, reg=reg, tol=1e-10, progress=False, **options)
+
+
+def processes():
+    """(process, its parent, its session, its name) of all there are."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            numbers = (folder / "stat").read_text().rpartition(")")[2].split()
+            name = (folder / "cmdline").read_bytes().split(b"\0")[0].decode()
+        except OSError:
+            continue
+        if numbers[0] != "Z":
+            found.append((int(folder.name), int(numbers[1]), int(numbers[3]), name))
+    return found
+
+
+def stations():
+    """The workers of this process's own cluster: grandchildren."""
+    everybody = processes()
+    children = {process for process, parent, _, _ in everybody if parent == os.getpid()}
+    return sorted(process for process, parent, _, name in everybody if parent in children and "Station" in name)
+
+
+def all_gone():
+    """Whether Ray has ended all workers, for which it is given some time."""
+    for _ in range(200):
+        if not stations():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def holder(file):
+    """The worker that has the file open, if there is one."""
+    for process in stations():
+        with suppress(OSError):
+            if any(link.resolve() == file for link in Path(f"/proc/{process}/fd").iterdir()):
+                return process
+    return None
+
+
+def test_it_ends_where_the_exact_solver_does(cluster):
+    weights = [1, 2, 3, 1, 1, 1]
+    result = run(weights=weights, reference=True)
+    assert result.status is bm.Status.CONVERGED
+    np.testing.assert_allclose(result.weights, exact(weights=weights).weights, atol=1e-6)
+    assert 0 <= result.gap < 1e-4
+    assert result.history["tv"][-1] < 1e-6
+    assert (result.node_errors <= 1e-5).all()
+    assert result.bytes > result.messages * POINTS.size * 8
+    assert all_gone()
+
+
+def test_killed_workers_are_started_again(cluster, tmp_path):
+    """Both are killed in the middle of their work. The first finds its memory; that of the second is gone, as on
+    another machine."""
+    killed, rows, back = [], [], []
+
+    def kill(gathering):
+        done = len(gathering.rows)
+        if len(killed) == 2:
+            forgot = (np.diff(gathering.history["activations"])[rows[1] - 1 :] < 0).any()
+            return forgot and gathering.history["tv"][-1] < 1e-6
+        (state,) = tmp_path.glob(f"barymesh-*/{len(killed)}/*.state")
+        if killed and holder(tmp_path / state.parts[-3] / "0" / "0.state") not in (None, *killed):
+            back.append(done)
+        if (not killed and done > 3) or len(back) > 10:
+            killed.append(holder(state))
+            rows.append(done)
+            if back:
+                state.unlink()
+            os.kill(killed[-1], signal.SIGKILL)
+        return False
+
+    result = run(callback=kill, interval=0.05, tol=0, reference=True, folder=tmp_path)
+    assert len(killed) == 2
+    assert result.status is bm.Status.STOPPED
+    np.testing.assert_allclose(result.weights, exact().weights, atol=1e-5)
+    # without memory a worker counts its activations from 0 again
+    assert (np.diff(result.history["activations"])[: rows[1] - 1] >= 0).all()
+    assert all_gone()
+    assert not list(tmp_path.iterdir())
+
+
+def test_measures_stay_where_they_are(cluster, tmp_path):
+    """One of them on a machine that is named."""
+    measures = staying(tmp_path, at=ray.util.get_node_ip_address())
+    truth = exact(known(tmp_path), reg=2)
+
+    def there(gathering):
+        return total_variation(gathering.node_weights, truth.weights) < 0.01
+
+    result = run(measures, method="a2dwb_conserving", batch="exact", reg=2, interval=0.03, callback=there)
+    nodes, loading = called(tmp_path)
+    assert nodes == {0, 2}
+    assert len(loading) == 2
+    assert os.getpid() not in loading
+    assert result.status is bm.Status.STOPPED
+    assert np.abs(result.weights - truth.weights).sum() / 2 < 0.01
+    check_certificate(result, known(tmp_path))
+
+
+def test_a_loader_that_fails_is_named(cluster, tmp_path):
+    measures = [*MEASURES[:4], bm.Stays(fail, 4), MEASURES[5]]
+    with pytest.raises(MeasureError, match=r"Measure 4: Stays\(fail, 4\) cannot be loaded: KeyError.*no patients"):
+        run(measures, folder=tmp_path)
+    assert all_gone()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"workers": 0}, "workers"), ({"workers": 5}, "cores"), ({"address": 3}, "address"),
+        ({"folder": 3}, "folder"),
+        ({"address": "10.0.0.1:6379"}, "connected"), ({"delays": "constant:seconds=1"}, "simulation"),
+        ({"method": "dcwb"}, "synchronous"), ({"measures": [bm.Stays("a.csv", at="10.9.9.9")] * 6}, "no machine"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_named_before_anything_starts(options, said, cluster):
+    with pytest.raises(OptionError, match=said):
+        run(**options)
+    assert all_gone()
+
+
+def python(code, *arguments, **environment):
+    """A process of its own, without this one's token."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        env={**clean, **environment}, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def test_nobody_gets_in_without_the_token(cluster, tmp_path):
+    code = """
+        import sys
+        from barymesh.engines.ray import connected
+        with connected(sys.argv[1], 1) as own:
+            print("in", own)
+    """
+    # one attempt; and no token in the home folder
+    common = {"RAY_NUM_REDIS_GET_RETRIES": "1", "HOME": str(tmp_path)}
+    tokens = [os.environ["RAY_AUTH_TOKEN"], "0" * 64, None]
+    started = [python(code, cluster, **common, **({"RAY_AUTH_TOKEN": token} if token else {})) for token in tokens]
+    (right, _), (wrong, why_wrong), (without, why_without) = [one.communicate(timeout=120) for one in started]
+    assert right == "in None\n"
+    assert wrong == without == ""
+    assert "asks for its token" in why_wrong
+    assert "RAY_AUTH_TOKEN" in why_without
+    for token in tokens[:2]:
+        assert token not in why_wrong + why_without
+
+
+def test_ctrl_c_returns_what_there_is_and_leaves_nothing_running():
+    """In a process of its own, with a cluster of its own, interrupted as from a terminal: all its processes are."""
+    started = python("""
+        from tests.engines.test_ray import run
+        def say(gathering):
+            print("at work", flush=True)
+        if __name__ == "__main__":
+            result = run(tol=0, callback=say)
+            print(result.status.name, 0 < result.gap < float("inf"))
+    """)
+    assert started.stdout.readline() == "at work\n"
+    os.killpg(started.pid, signal.SIGINT)
+    said, errors = started.communicate(timeout=120)
+    assert said.splitlines()[-1] == "INTERRUPTED True", errors
+    assert started.returncode == 0
+    assert not [name for _, _, session, name in processes() if session == started.pid]
+
+
+def test_without_ray_the_error_says_what_to_install():
+    started = python("""
+        import sys
+        sys.modules["ray"] = None
+        import barymesh as bm
+        bm.barycenter([bm.Gaussian(0, 1)] * 3, [0.0, 1.0], reg=1, network="cycle", engine="ray")
+    """)
+    _, errors = started.communicate(timeout=120)
+    assert "OptionError" in errors
+    assert "pip install 'barymesh[ray]'" in errors

@@ -1,0 +1,52 @@
+"""The systemd unit: systemd accepts it, and what it starts is a node."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barymesh.cores import ONE_THREAD
+from tests.peers.test_node import network_of
+
+UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "barymesh-node@.service"
+PROGRAM = str(Path(sys.executable).with_name("barymesh"))
+
+
+def started():
+    """The command of the unit, with the program of this environment."""
+    (command,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(), re.MULTILINE)
+    return command.replace("/opt/barymesh/bin/barymesh", PROGRAM)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_it_and_finds_it_well_enclosed(tmp_path):
+    copy = tmp_path / UNIT.name
+    copy.write_text(UNIT.read_text().replace("/opt/barymesh/bin/barymesh", PROGRAM))
+    for command in (["verify", "--man=no"], ["security", "--offline=true", "--threshold=20"]):
+        done = subprocess.run(["systemd-analyze", *command, str(copy)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Unknown" not in done.stderr
+
+
+def test_what_it_starts_is_a_node(tmp_path):
+    network_of(tmp_path / "made")
+    kit = (tmp_path / "made" / "kits" / "a").rename(tmp_path / "a")
+    (tmp_path / "x.csv").write_text("x\n-1\n0.5\n")
+    command = started()
+    for name, value in {
+        "/etc/barymesh/%i": kit,
+        "%S/barymesh/%i": tmp_path / "state",
+        "${DATA}": tmp_path / "x.csv",
+        "$OPTIONS": "--duration 0.5",
+    }.items():
+        assert name in command
+        command = command.replace(name, str(value))
+    done = subprocess.run(command.split(), env={**os.environ, **ONE_THREAD}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "state" / "result.npz").exists()

@@ -8,12 +8,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from barymesh import __version__
+from barymesh.bench.command import register as register_bench
 from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, FileError, OptionError, WeightError
 from barymesh.paper.command import register as register_paper
 from barymesh.peers.command import register as register_peers
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 
 BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 3, 4, 130
 OWN_WARNINGS = (AccuracyWarning, DriftWarning)
+
+
+class Engine(StrEnum):
+    """Where a network lives, as ``barymesh.barycenter`` calls it."""
+
+    SIMULATION = "simulation"
+    PROCESSES = "processes"
+    RAY = "ray"
+
 
 EPILOG = (
     "Exit codes: 0 converged, or ran for the duration asked for; 2 wrong usage; 3 bad input, nothing was computed; 4 "
@@ -154,6 +165,15 @@ def simulate(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run saved in the output folder, to the file's duration.")
     ] = False,
+    engine: Annotated[
+        Engine, typer.Option(help="Virtual time, processes on this machine, or a Ray cluster.")
+    ] = Engine.SIMULATION,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes and ray: how many share the nodes. Default: one for each core.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Ray: the cluster, as host:port. Default: one of its own on this machine.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -166,6 +186,9 @@ def simulate(
     Needed are reg, network, and data or gaussians. The other keys of 'barymesh run' work here too, except max_iter
     and resume. Further keys: method, duration, delays, schedule, faults, events, step, steps, batch, tol, frugal,
     record_every, reference, snapshots, animation (true, "gif", "mp4" or "html").
+
+    With --engine processes or ray nothing is simulated: real workers, on this machine or a Ray cluster, run the same
+    network. The file must then have no delays, schedule, faults, events, frugal, snapshots or animation.
 
     Example file, 30 normal distributions drawn at random:
 
@@ -194,10 +217,14 @@ def simulate(
       barymesh simulate network.toml
 
       barymesh simulate network.toml --resume --json
+
+      barymesh simulate network.toml --engine processes --workers 4
     """
     from barymesh.config import SimulateConfig, read_config
 
-    _finish(lambda: _simulate(read_config(config, SimulateConfig), config, resume, as_json, quiet), as_json)
+    asked = {"workers": workers, "address": address, "resume": resume or None}
+    given = {name: value for name, value in asked.items() if value is not None}
+    _finish(lambda: _simulate(read_config(config, SimulateConfig), config, engine, given, as_json, quiet), as_json)
 
 
 @app.command(epilog=EPILOG)
@@ -260,35 +287,42 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     return _code(result)
 
 
-def _simulate(config: SimulateConfig, path: Path, resume: bool, as_json: bool, quiet: bool) -> int:
-    """Read, simulate, write. Returns the exit code."""
+def _simulate(
+    config: SimulateConfig, path: Path, engine: Engine, given: dict[str, Any], as_json: bool, quiet: bool
+) -> int:
+    """Read, simulate or run with the options ``given``, write. Returns the exit code."""
     from barymesh.api import barycenter as compute
     from barymesh.output import CHECKPOINT, write_outputs
     from barymesh.report.tables import print_result
 
+    simulated = engine is Engine.SIMULATION
     folder = _writable(path.parent / config.output)
     _check_animation(config)
     support, measures = _inputs(config, path.parent)
+    running = config.working_options()
+    if simulated:
+        running = {**config.running_options(path.parent), "checkpoint": folder / CHECKPOINT}
     with _plain_warnings() as said:
         result = compute(
             measures,
             support,
             **config.problem_options(),
-            **config.running_options(path.parent),
+            **{**running, **given},
+            engine=engine.value,
             network=config.network_from(path.parent),
             method=config.method,
             reference=bool(config.reference),
-            checkpoint=folder / CHECKPOINT,
-            resume=resume,
             progress=not (quiet or as_json),
         )
-    files = {**write_outputs(result, folder, animation=config.animation), "run": str(folder / CHECKPOINT)}
+    files = write_outputs(result, folder, animation=config.animation)
+    if simulated:
+        files["run"] = str(folder / CHECKPOINT)
     if as_json:
         typer.echo(json.dumps({**result.summary(), "warnings": said, "files": files}, indent=2))
     else:
         _warn(said)
         print_result(result, files)
-        if result.status is Status.INTERRUPTED:
+        if result.status is Status.INTERRUPTED and simulated:
             typer.echo(f"To go on: barymesh simulate {path} --resume", err=True)
     return _code(result)
 
@@ -434,6 +468,7 @@ def _as_json(error: BarymeshError) -> dict[str, str]:
 
 register_paper(app)
 register_peers(app)
+register_bench(app)
 
 if __name__ == "__main__":
     app()

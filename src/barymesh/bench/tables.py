@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-import numpy as np
 
 # stands for a level not reached, where a number is needed
 NEVER = 1e9
@@ -19,8 +18,20 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def shown(value: Any) -> str:
+    """One cell: three digits of a number, nothing for None."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.3g}" if np.isfinite(value) and value < NEVER else "not reached"
-    return str(value)
+        if not math.isfinite(value) or value >= NEVER:
+            return "not reached"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return str(value).replace("|", "\\|")
+
+
+def in_line(row: dict[str, Any]) -> str:
+    """A row as one line, for those who watch."""
+    return ", ".join(f"{key}: {shown(value)}" for key, value in row.items() if value is not None)

@@ -1,0 +1,1 @@
+"""Benchmarks, for developers and users: ``barymesh bench`` measures everything in ratios within one run."""

@@ -1,0 +1,34 @@
+"""What a benchmark gives: rows of figures, what they mean, and perhaps a picture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``rows`` under a ``text`` that says what is compared, and what the floor is and how it was measured."""
+
+    title: str
+    text: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One benchmark: tables, and figures by file name, each drawn on matplotlib axes."""
+
+    title: str
+    text: str
+    tables: list[Table] = field(default_factory=list)
+    figures: dict[str, Callable[[Any], None]] = field(default_factory=dict)
+
+
+class Benchmark(Protocol):
+    """A module's ``run``. ``quick``: smaller cases, a fraction of the time. ``say``: told of every row as it comes."""
+
+    def __call__(self, quick: bool, say: Callable[[str], None]) -> Part: ...

@@ -22,7 +22,7 @@ for array in (result.duals, result.node_weights, result.weights, *result.history
 """
 
 
-@pytest.mark.parametrize(("method", "more"), [("sinkhorn", "tol=0"), ("dcwb", ""), ("a2dwb", "batch=5")])
+@pytest.mark.parametrize(("method", "more"), [("sinkhorn", "tol=0"), ("a2dwb", "batch=5")])
 def test_a_run_repeats_whether_its_kernels_were_cached_or_not(tmp_path, method, more):
     code = RUN.format(method=method, more=more)
 

@@ -21,6 +21,7 @@ import zmq
 
 import barymesh as bm
 from barymesh.bench.parts import Part, Row, Table
+from barymesh.bench.tables import shown
 from barymesh.config import Gaussians
 from barymesh.cores import available_cores, one_thread_each
 from barymesh.network import as_network
@@ -63,7 +64,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
     rates: list[Row] = []
     for keys, name in ((False, "bare echo"), (True, "bare echo with CURVE")):
         rates.append({"engine": name, "frames of kB": size / 1e3, "messages/s a core": echo(size, keys, seconds / 3)})
-        say(str(rates[-1]))
+        say(_line(rates[-1]))
     floor = {False: rates[0]["messages/s a core"], True: rates[1]["messages/s a core"]}
     alone: float | None = None
     walls: list[Row] = []
@@ -74,11 +75,15 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
         if encrypted is not None:
             row |= {"messages/s a core": messages, "echo over it": floor[encrypted] / messages}
         rates.append(row)
-        say(str(row))
+        say(_line(row))
         whole, wall = measure.wall()
         walls.append({"engine": name, f"s to TV {LEVEL}": wall, "s of the call": whole})
-        say(str(walls[-1]))
+        say(_line(walls[-1]))
     return Part("Real networks", TEXT, [Table("Rates", RATES, rates), Table("Time to accuracy", WALL, walls)])
+
+
+def _line(row: Row) -> str:
+    return ", ".join(f"{name}: {shown(value)}" for name, value in row.items())
 
 
 def engines(quick: bool) -> Iterator[tuple[str, Library | Peers, bool | None]]:
@@ -109,7 +114,7 @@ class Library:
         result = self._run(duration=2.0 * seconds, tol=0.0, record_every=0.5)
         times = result.history["time"]
         half = times.size // 2
-        span = (times[-1] - times[half]) * self.cores
+        span = float(times[-1] - times[half]) * self.cores
         # every message of a node is heard by the four around it
         return (
             float(result.history["activations"][-1] - result.history["activations"][half]) / span,

@@ -9,7 +9,7 @@ demo: $(VENV)/.demo
 	$(BIN)/barymesh paper all --quick --output demo/paper
 
 test: $(VENV)/.testing
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # harm done at random to a network of real processes, for so many minutes
 MINUTES ?= 5

@@ -31,9 +31,11 @@ WEIGHTS = np.array([0.5, 0.25, 0.25])
 # total variation that must be reached, and the step
 METHODS = {
     "sinkhorn": (1e-4, None), "gossip_sinkhorn": (1e-3, None), "a2dwb_conserving": (0.03, None),
-    "a2dwb": (0.3, 0.03), "a2dwb_naive": (0.3, 0.01), "dcwb": (0.01, None),
+    "a2dwb": (0.12, 0.03), "a2dwb_naive": (0.12, 0.01), "dcwb": (0.01, None),
 }  # fmt: skip
 INTERVAL, PATIENCE = 0.05, 90.0
+# what the drifting methods must reach where processes take their time to start
+LATE = 0.3
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,12 +57,17 @@ def apart(weights, truth):
     return 0.5 * float(np.abs(weights - truth).sum(axis=1).mean())
 
 
+def wanted(method, engine):
+    late = method in ("a2dwb", "a2dwb_naive") and engine in ("processes", "ray")
+    return LATE if late else METHODS[method][0]
+
+
 def library(method, truth, engine, **options):
     """Through ``barycenter``: the closest it came."""
-    tolerance, step = METHODS[method]
+    _, step = METHODS[method]
     if engine != "simulation":
         # no longer than it takes
-        options["callback"] = lambda recorder: recorder.rows[-1][4] <= tolerance
+        options["callback"] = lambda recorder: recorder.rows[-1][4] <= wanted(method, engine)
     result = bm.barycenter(
         MEASURES, POINTS, reg=REG, weights=WEIGHTS, network=GRAPH, method=method, engine=engine, batch="exact",
         step=step, reference=truth, progress=False, **options,
@@ -140,7 +147,7 @@ def test_every_algorithm_on_every_engine(method, engine, truth):
         with pytest.raises(OptionError, match="synchronous"):
             ENGINES[engine](method, truth)
         return
-    assert ENGINES[engine](method, truth) <= METHODS[method][0]
+    assert ENGINES[engine](method, truth) <= wanted(method, engine)
 
 
 def test_no_algorithm_is_left_out():

@@ -270,3 +270,12 @@ def _stack_of_images(file: Path, stack: Array, invert: bool) -> list[Measure]:
         except MeasureError as error:
             raise MeasureError(f"image {k}: {error}") from error
     return measures
+
+
+def read_measure(path: Path, kind: str | None = None, invert: bool = False) -> Any:
+    """The one measure of a node, from a file that ``read_measures`` knows."""
+    # as one of two, an array in .npy is a measure and not a stack of them
+    found = read_measures([path, path], kind=kind, invert=invert)
+    if len(found) != 2:
+        raise MeasureError(f"{path} holds {len(found) // 2} measures, and a node has one. Give a file of one.")
+    return found[0]

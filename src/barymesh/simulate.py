@@ -233,6 +233,16 @@ def _result(
     )  # fmt: skip
 
 
+def warn_of_drift(method: str, feasibility: float, depth: int) -> None:
+    """For methods that do not conserve. ``depth``: how many calls the caller is below the user's line, to name that."""
+    warnings.warn(
+        f"{method} does not keep the sum of the duals: its nodes drift to a measure that is not the barycenter. The "
+        f"feasibility residual is now {feasibility:.3g}, and only 0 is right. See docs/explanation/errata.md.",
+        DriftWarning,
+        stacklevel=depth + 2,
+    )
+
+
 def certified_result(
     problem: Problem, network: Network, oracle: Oracle, duals: Floats, *, conserves: bool, method: str, **told: Any
 ) -> Result:
@@ -246,13 +256,7 @@ def certified_result(
     bounds = certify(oracle, problem.weights, x, log_p, p, problem.largest_cost())
     feasibility = feasibility_residual(duals, problem.weights)
     if not conserves:
-        warnings.warn(
-            f"{method} does not keep the sum of the duals: its nodes drift to a measure that is not the "
-            f"barycenter. The feasibility residual is now {feasibility:.3g}, and only 0 is right. "
-            "See docs/explanation/errata.md.",
-            DriftWarning,
-            stacklevel=5,
-        )
+        warn_of_drift(method, feasibility, 4)
     return Result(
         weights=p,
         support=problem.support,

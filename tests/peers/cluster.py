@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,8 +26,6 @@ POINTS, REG = 20, 0.3
 
 
 def free_ports(count):
-    import socket
-
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in held]
     for one in held:

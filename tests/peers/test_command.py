@@ -19,7 +19,7 @@ from barymesh.errors import OptionError
 from barymesh.peers.command import parse_node, register
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, NetworkFile
 from barymesh.peers.status import ask
-from tests.peers.test_node import free_ports
+from tests.peers.cluster import free_ports
 
 MAIN = "import typer; from barymesh.peers.command import register; app = typer.Typer(); register(app); app()"
 ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -88,10 +88,7 @@ def test_a_neighbour_that_turns_hostile(tmp_path):
         honest = (0, 1, 2)
         context = zmq.Context()
         try:
-            speaker = context.socket(zmq.PUB)
-            speaker.curve_server = True
-            speaker.curve_secretkey, speaker.curve_publickey = bad.keys.secret.encode(), bad.keys.public.encode()
-            speaker.bind(cluster.endpoints[3])
+            speaker = impostor(context, bad, cluster.endpoints[3])
             cluster.start(*honest)
             cluster.wait_for_work(*honest)
             # what is subscribed and never read: the others must not wait, nor keep it all
@@ -124,6 +121,15 @@ def test_a_neighbour_that_turns_hostile(tmp_path):
         assert all(cluster.kit(k).keys.secret not in everything for k in range(4))
 
 
+def impostor(context, kit, endpoint):
+    """Speaks in the node's place, with its key."""
+    speaker = context.socket(zmq.PUB)
+    speaker.curve_server = True
+    speaker.curve_secretkey, speaker.curve_publickey = kit.keys.secret.encode(), kit.keys.public.encode()
+    speaker.bind(endpoint)
+    return speaker
+
+
 def connect(socket, keys, server, endpoint):
     if keys is not None:
         socket.curve_serverkey = server.encode()
@@ -141,10 +147,7 @@ def test_an_old_message_is_refused_after_a_restart_too(tmp_path):
         kit = cluster.kit(1)
         context = zmq.Context()
         try:
-            speaker = context.socket(zmq.PUB)
-            speaker.curve_server = True
-            speaker.curve_secretkey, speaker.curve_publickey = kit.keys.secret.encode(), kit.keys.public.encode()
-            speaker.bind(cluster.endpoints[1])
+            speaker = impostor(context, kit, cluster.endpoints[1])
             cluster.start(0)
             cluster.wait_for_work(0)
             # the incarnation that it had, and an early number

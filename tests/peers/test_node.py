@@ -12,20 +12,14 @@ import pytest
 
 import barymesh as bm
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
+from barymesh.files import read_measure
 from barymesh.peers import node as node_module
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
-from barymesh.peers.node import RESULT, STATE, Promise, check, incarnation, open_peer, read_measure
+from barymesh.peers.node import RESULT, STATE, Promise, check, incarnation, open_peer
 from barymesh.peers.runtime import Ending
+from tests.peers.cluster import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
-
-
-def free_ports(count):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def network_of(folder, names="ab", **options):

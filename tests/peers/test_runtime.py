@@ -19,6 +19,7 @@ from barymesh.peers.links import Links
 from barymesh.peers.runtime import Ending, Pace, Runtime
 from barymesh.peers.slots import SlotFile
 from barymesh.problem import Problem
+from tests.peers.cluster import free_ports
 
 POINTS = np.linspace(-3, 3, 20)
 MEASURES = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 5))]
@@ -44,16 +45,6 @@ def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=
     )
     store = None if folder is None else SlotFile(folder / f"{node}.state", len(host.saved()))
     return Runtime(host, links, problem, pace or Pace(0.02), store, began)
-
-
-def free_ports(count):
-    import socket
-
-    with_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in with_sockets]
-    for one in with_sockets:
-        one.close()
-    return ports
 
 
 async def at_work(runtime, **options):

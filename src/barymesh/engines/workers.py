@@ -22,7 +22,7 @@ from barymesh.algorithms.methods import Batch
 from barymesh.checks import real_number, whole_number
 from barymesh.engines.recorder import COLUMNS, Reference
 from barymesh.engines.shard import Assignment, Question, Report, Share
-from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, NetworkError, NumericalError, OptionError
+from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError, OptionError
 from barymesh.history import History
 from barymesh.interrupt import interruptible
 from barymesh.measures import Empirical
@@ -33,7 +33,7 @@ from barymesh.peers.host import local_algorithm
 from barymesh.peers.runtime import Pace
 from barymesh.problem import Problem
 from barymesh.result import Result
-from barymesh.simulate import as_reference
+from barymesh.simulate import as_reference, warn_of_drift
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
@@ -190,7 +190,7 @@ def run_workers(
                 worker.end()
     feasibility = feasibility_residual(gathering.duals, problem.weights)
     if not algorithm.conserves:
-        _warn_of_drift(options.method, feasibility)
+        warn_of_drift(options.method, feasibility, 3)
     return Result(
         weights=p,
         support=problem.support,
@@ -318,12 +318,3 @@ def _certified(workers: list[Worker], gathering: Gathering) -> tuple[Floats, flo
     shares = [worker.share for worker in workers if worker.share is not None]
     lower = problem.reg * float((problem.weights @ x).min()) + sum(share.lower for share in shares)
     return p, lower, sum(share.upper for share in shares)
-
-
-def _warn_of_drift(method: str, feasibility: float) -> None:
-    warnings.warn(
-        f"{method} does not keep the sum of the duals: its nodes drift to a measure that is not the barycenter. The "
-        f"feasibility residual is now {feasibility:.3g}, and only 0 is right. See docs/explanation/errata.md.",
-        DriftWarning,
-        stacklevel=5,
-    )

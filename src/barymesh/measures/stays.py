@@ -32,8 +32,10 @@ class Stays(Measure):
 
     def load(self) -> Any:
         """What it stands for; a MeasureError that says why it cannot be had."""
+        from barymesh.files import read_measure
+
         try:
-            return self.source(*self.arguments) if callable(self.source) else _read(Path(self.source))
+            return self.source(*self.arguments) if callable(self.source) else read_measure(Path(self.source))
         except BarymeshError as error:
             raise MeasureError(f"{self!r} cannot be loaded: {error}") from error
         except Exception as error:  # whatever the user's function raises
@@ -58,13 +60,3 @@ class Stays(Measure):
     def __repr__(self) -> str:
         name = getattr(self.source, "__name__", None) or str(self.source)
         return f"Stays({', '.join([name, *map(repr, self.arguments)])})"
-
-
-def _read(path: Path) -> Any:
-    from barymesh.files import read_measures
-
-    # as one of two, an array in .npy is a measure and not a stack of them
-    found = read_measures([path, path])
-    if len(found) != 2:
-        raise MeasureError(f"{path} holds {len(found) // 2} measures, and a node has one. Give a file of one.")
-    return found[0]

@@ -346,8 +346,9 @@ def _node(
     import asyncio
 
     from barymesh.cli import INTERRUPTED
+    from barymesh.files import read_measure
     from barymesh.peers.network_file import Kit
-    from barymesh.peers.node import open_peer, read_measure
+    from barymesh.peers.node import open_peer
 
     kit = Kit.open(place)
     measure = read_measure(data, kind, invert)

@@ -17,7 +17,8 @@ import numpy as np
 
 from barymesh.algorithms import WITHOUT_STEP
 from barymesh.checks import real_number
-from barymesh.errors import BarymeshError, FileError, MeasureError, NetworkError, WeightError
+from barymesh.errors import BarymeshError, FileError, NetworkError, WeightError
+from barymesh.files import read_measure
 from barymesh.peers import endpoints
 from barymesh.peers.gate import Rules
 from barymesh.peers.host import Host, local_algorithm
@@ -188,17 +189,6 @@ def local_problem(kit: Kit, measure: Any, weight: float) -> Problem:
         raise WeightError(f"The weight is {weight!r}; it must be a positive number. An ordinary node has 1.")
     # of their own seed: nodes must not draw the same samples
     return Problem.create([measure], parse_support(kit.network.support), reg=kit.network.reg, seed=kit.number)
-
-
-def read_measure(path: Path, kind: str | None = None, invert: bool = False) -> Any:
-    """The one measure of a node, from a file that ``read_measures`` knows."""
-    from barymesh.files import read_measures
-
-    # as one of two, an array in .npy is a measure and not a stack of them
-    found = read_measures([path, path], kind=kind, invert=invert)
-    if len(found) != 2:
-        raise MeasureError(f"{path} holds {len(found) // 2} measures, and a node has one. Give a file of one.")
-    return found[0]
 
 
 @dataclass(frozen=True)

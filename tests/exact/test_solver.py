@@ -167,6 +167,15 @@ def test_runs_repeat_exactly(rng):
     assert not np.array_equal(one.weights, other.weights)
 
 
+def test_callback_sees_the_estimates_of_the_measures(rng):
+    """Those of the last iteration are those of the result."""
+    seen = []
+    clouds, support = [rng.random((20, 1)) for _ in range(4)], np.linspace(0, 1, 15)
+    some = np.array([2, 0])
+    result = bm.barycenter(clouds, support, reg=0.05, callback=lambda state: seen.append(state.estimates(some)))
+    np.testing.assert_allclose(seen[-1], result.node_weights[some], rtol=1e-12)
+
+
 def test_callback_sees_progress_and_can_stop(rng):
     clouds, support = three_clouds(rng)
     seen = []

@@ -28,7 +28,7 @@ class ExactGradients(Gradients):
 
     def __init__(self, problem: Problem) -> None:
         self.oracle = build_oracle(
-            problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision], row_by_row=True
+            problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision]
         )
 
     def at(self, lam: Floats, nodes: Indices, activations: NDArray[np.int64], steps: NDArray[np.int64]) -> Floats:

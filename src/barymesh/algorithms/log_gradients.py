@@ -39,7 +39,7 @@ class ExactLogGradients(LogGradients):
 
     def __init__(self, problem: Problem) -> None:
         self.oracle = build_oracle(
-            problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision], row_by_row=True
+            problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision]
         )
 
     def at(self, x: Floats, nodes: Indices, numbers: NDArray[np.int64]) -> Floats:

@@ -9,6 +9,9 @@ from barymesh.compiling import compiled_parallel
 from barymesh.oracle.vector_math import fast_exp, fma
 from barymesh.oracle.vector_sums import dot, sum_of
 
+# numbers of a row worked on together, so that they stay in the nearest cache
+CHUNK = 1024
+
 
 @compiled_parallel
 def weighted_mean(rows, weights, out):
@@ -55,15 +58,18 @@ def gram(changes, count, r, weights, p, out):
     """``out[i, q, s] = w_i sum_l p_l d_q d_s`` for residual differences d, and ``out[i, q, count] = w_i sum_l p_l d_q
     r``."""
     for i in numba.prange(r.shape[0]):
-        scaled = np.empty(p.size)
-        line = r[i]
-        for q in range(count):
-            left = changes[q, i]
-            for k in range(p.size):
-                scaled[k] = weights[i] * p[k] * left[k]
-            for s in range(q, count):
-                out[i, q, s] = dot(scaled, changes[s, i])
-            out[i, q, count] = dot(scaled, line)
+        out[i] = 0.0
+        scaled = np.empty(min(p.size, CHUNK))
+        for start in range(0, p.size, CHUNK):
+            stop = min(start + CHUNK, p.size)
+            line, part = r[i, start:stop], scaled[: stop - start]
+            for q in range(count):
+                left = changes[q, i, start:stop]
+                for k in range(stop - start):
+                    part[k] = weights[i] * p[start + k] * left[k]
+                for s in range(q, count):
+                    out[i, q, s] += dot(part, changes[s, i, start:stop])
+                out[i, q, count] += dot(part, line)
 
 
 @compiled_parallel
@@ -74,19 +80,21 @@ def advance(x, r, drift, fallback, moves, changes, count, coefficients, relaxati
     gets the step taken and the residual, from which ``close_slot`` makes the next differences.
     """
     for i in numba.prange(x.shape[0]):
-        line, step, plain = x[i], r[i], fallback[i]
-        taken = np.empty(line.size)
-        for k in range(line.size):
-            line[k] -= drift[k]
-            plain[k] = line[k] + step[k]
-            taken[k] = relaxation * step[k]
-        for q in range(count):
-            c = coefficients[q]
-            move = moves[q, i]
-            for k in range(line.size):
-                taken[k] -= c * move[k]
-        new_move, new_change = moves[slot, i], changes[slot, i]
-        for k in range(line.size):
-            line[k] += taken[k]
-            new_move[k] = taken[k]
-            new_change[k] = step[k]
+        taken = np.empty(min(x.shape[1], CHUNK))
+        for start in range(0, x.shape[1], CHUNK):
+            stop = min(start + CHUNK, x.shape[1])
+            line, step, plain, lost = x[i, start:stop], r[i, start:stop], fallback[i, start:stop], drift[start:stop]
+            for k in range(stop - start):
+                line[k] -= lost[k]
+                plain[k] = line[k] + step[k]
+                taken[k] = relaxation * step[k]
+            for q in range(count):
+                c = coefficients[q]
+                move = moves[q, i, start:stop]
+                for k in range(stop - start):
+                    taken[k] -= c * move[k]
+            new_move, new_change = moves[slot, i, start:stop], changes[slot, i, start:stop]
+            for k in range(stop - start):
+                line[k] += taken[k]
+                new_move[k] = taken[k]
+                new_change[k] = step[k]

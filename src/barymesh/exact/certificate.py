@@ -40,8 +40,11 @@ class Certificate:
 def certify(oracle: Oracle, weights: Floats, x: Floats, log_p: Floats, p: Floats, largest_cost: float) -> Certificate:
     """Bounds for the measure ``p (n,)`` from the potentials ``x = lam/reg (m, n)`` and ``log_p = log p_i(lam_i) (m,
     n)``."""
+    from barymesh.exact import anderson_kernels as kernels
+
     log_target = np.log(np.maximum(p, np.finfo(float).tiny))
-    slack = weights @ x
+    slack = np.empty(oracle.size)
+    kernels.weighted_mean(np.ascontiguousarray(x), weights, slack)
     lower, upper = float(slack.min()), 0.0
     replaced = oracle.weights.astype(float)
     for start in range(0, oracle.count, BATCH):

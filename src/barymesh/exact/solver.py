@@ -36,12 +36,45 @@ ERROR_GROWTH = 100.0
 
 @dataclass(frozen=True)
 class State:
-    """What a callback sees after each iteration."""
+    """What a callback sees after each iteration.
+
+    Attributes
+    ----------
+    iteration : int
+        Counted from 1.
+    error : float
+        How far the measures' own estimates are from their common one, mean L1: what ``tol`` is compared with.
+    dual : float
+        The dual objective, in units of reg.
+    weights : array (n,)
+        The barycenter so far.
+    log_mean : array (n,)
+        The weighted mean of the logarithms of the measures' own estimates.
+    residual : array (m, n)
+        That minus these; the next iteration overwrites it.
+    """
 
     iteration: int
     error: float
     dual: float
     weights: Floats
+    log_mean: Floats
+    residual: Floats
+
+    def estimates(self, nodes: NDArray[np.intp]) -> Floats:
+        """The own estimates of some measures.
+
+        Parameters
+        ----------
+        nodes : array (k,)
+            The numbers of the measures.
+
+        Returns
+        -------
+        array (k, n)
+            A row for each.
+        """
+        return np.exp(self.log_mean - self.residual[nodes])
 
 
 @dataclass(frozen=True)
@@ -90,9 +123,9 @@ def solve(
                 decrease = float(-(top + np.log(np.exp(mean - top).sum())))
             p = np.exp(mean + decrease)
             # the float32 history lets sum_i w_i x_i drift from 0 by rounding, which would flatter the dual
-            dual = float(weights @ value - drift @ p)
+            dual = _dot(weights, value) - _dot(drift, p)
             kernels.residual(log_p, mean, p, node_errors)
-            error = float(weights @ node_errors)
+            error = _dot(weights, node_errors)
             finite = bool(np.isfinite([dual, error]).all())
             lowered = dual <= goal + ROUNDING * (1.0 + abs(dual)) and error <= ERROR_GROWTH * best
             if accelerated and not (finite and lowered):
@@ -112,14 +145,18 @@ def solve(
             best = min(best, error)
             if accelerated:
                 anderson.accept()
-            status = _ending(
-                error, tol, len(errors), max_iter, interrupted, callback, State(len(errors), error, dual, p)
-            )
+            state = State(len(errors), error, dual, p, mean, log_p)
+            status = _ending(error, tol, len(errors), max_iter, interrupted, callback, state)
             if status is not None:
                 break
             goal = dual - decrease
             accelerated = anderson.step(x, log_p, drift, weights, p)
     return Solution(x, mean - log_p, p, len(errors), error, dual, status, np.array(errors), np.array(duals))
+
+
+def _dot(a: Floats, b: Floats) -> float:
+    """Not by BLAS, whose threads would go on spinning beside those of the compiled code."""
+    return float((a * b).sum())
 
 
 def _ending(

@@ -9,6 +9,7 @@ from barymesh.measures.base import Atoms
 from barymesh.oracle import dense_kernels as kernels
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.base import Floats, Indices, Oracle
+from barymesh.oracle.gibbs import line_exponents, line_kernel, matrix_kernel, on_one_line
 from barymesh.support import Support
 
 TINY: dict[type, float] = {np.float64: 1e-290, np.float32: 1e-30}
@@ -17,41 +18,77 @@ TINY: dict[type, float] = {np.float64: 1e-290, np.float32: 1e-30}
 class DenseOracle(Oracle):
     """``Z = exp(x) K`` and ``p = exp(x) * (mu/Z) K'`` with ``K = exp(-c/reg)``, checked row by row for underflow.
 
-    Rows that fail the check are done by the AtomOracle, in the log domain.
+    Rows that fail the check are done by the AtomOracle, in the log domain. On regular points of the line K is a
+    Toeplitz matrix, and is never written out.
     """
 
     def __init__(self, atoms: list[Atoms], support: Support, cost: Cost, reg: float, dtype: type = np.float64) -> None:
         self.exact = AtomOracle(atoms, support, cost, reg, dtype)
         self.reg, self.size, self.offsets, self.weights = reg, support.size, self.exact.offsets, self.exact.weights
         self.dtype, self.tiny = dtype, TINY[dtype]
-        table = atoms[0].table
-        rows = self.exact.cost_rows.T if self.exact.cost_rows.size else cost.matrix(support.points, table) / reg
-        self.kernel: Floats = np.exp(-rows).astype(dtype)
-        self.masses: Floats = np.zeros((len(atoms), table.shape[0]), dtype)
-        for row, a in zip(self.masses, atoms, strict=True):
-            row[a.index] = a.weights
+        self.atoms = atoms[0].table.shape[0]
+        self.position = np.concatenate([a.index for a in atoms])
+        self.masses = self._masses(np.arange(len(atoms)), self.weights)
+        grid, form = atoms[0].grid, cost.separable
+        if form is not None and grid is not None and support.grid is not None and on_one_line(support.grid, grid):
+            exponents: Floats = line_exponents(support.grid, grid, form, reg).astype(dtype)
+            self.to_atoms = line_kernel(exponents, self.size, self.atoms)
+            self.to_support = line_kernel(exponents[::-1], self.atoms, self.size)
+        else:
+            rows = self.exact.cost_rows.T if self.exact.cost_rows.size else self._costs(support, atoms[0].table, cost)
+            matrix: Floats = np.exp(-rows).astype(dtype, copy=False)
+            self.to_atoms = matrix_kernel(matrix)
+            symmetric = self.size == self.atoms and np.array_equal(matrix, matrix.T)
+            self.to_support = self.to_atoms if symmetric else matrix_kernel(matrix.T)
+
+    def _costs(self, support: Support, table: Floats, cost: Cost) -> Floats:
+        return cost.matrix(support.points, table) / self.reg
 
     def evaluate(
         self, x: Floats, nodes: Indices | None = None, weights: Floats | None = None, out: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        if weights is not None:
-            return self.exact.evaluate(x, nodes, weights, out)
-        masses = self.masses if nodes is None else self.masses[nodes]
+        chosen = self.chosen(nodes)
         x = np.ascontiguousarray(x, dtype=float)
-        rows = x.shape[0]
-        e: Floats = np.empty((rows, self.size), self.dtype)
-        top, value, largest, ok = np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows, dtype=bool)
-        kernels.shifted_exp(x, top, e)
-        q = e @ self.kernel
+        if weights is None:
+            masses = self.masses if nodes is None else self.masses[chosen]
+        else:
+            masses = self._masses(chosen, weights)
+        value, largest, ok = np.empty(chosen.size), np.empty(chosen.size), np.empty(chosen.size, dtype=bool)
+        top, q = self._sums(x)
         kernels.divide(masses, q, self.tiny, value, largest, ok)
-        np.matmul(q, self.kernel.T, out=e)
-        log_p = np.empty((rows, self.size)) if out is None else out
-        kernels.finish(x, top, e, largest, self.tiny, ok, log_p)
-        value += top
+        sums = self.to_support.times(q[:, : self.atoms])
+        log_p = np.empty(x.shape) if out is None else out
+        kernels.finish(x, top, sums, largest, self.tiny, ok, log_p)
+        value += top if weights is None else top * masses.sum(axis=1)
         failed = np.flatnonzero(~ok)
         if failed.size:
-            value[failed], log_p[failed] = self.exact.evaluate(x[failed], self.chosen(nodes)[failed])
+            value[failed], log_p[failed] = self.exact.evaluate(x[failed], chosen[failed], weights)
         return value, log_p
 
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
-        return self.exact.atom_log_sums(x, nodes)
+        chosen = self.chosen(nodes)
+        x = np.ascontiguousarray(x, dtype=float)
+        ok = np.empty(chosen.size, dtype=bool)
+        starts = np.concatenate([[0], np.cumsum(self.offsets[chosen + 1] - self.offsets[chosen])])
+        log_sums = np.empty(int(starts[-1]))
+        top, z = self._sums(x)
+        kernels.log_sums(z, top, self.position, self.offsets[chosen], starts, self.tiny, log_sums, ok)
+        for row in np.flatnonzero(~ok):
+            exactly = self.exact.atom_log_sums(x[row : row + 1], chosen[row : row + 1])
+            log_sums[starts[row] : starts[row + 1]] = exactly
+        return log_sums
+
+    def _sums(self, x: Floats) -> tuple[Floats, Floats]:
+        """``top = max x`` of every row, and ``Z = exp(x - top) K``."""
+        e: Floats = np.empty(x.shape, self.dtype)
+        top = np.empty(x.shape[0])
+        kernels.shifted_exp(x, top, e)
+        return top, self.to_atoms.times(e)
+
+    def _masses(self, nodes: Indices, weights: Floats) -> Floats:
+        """The weights of the atoms at their places, ``(b, N)``."""
+        masses: Floats = np.zeros((nodes.size, self.atoms), self.dtype)
+        for row, node in zip(masses, nodes, strict=True):
+            own = slice(self.offsets[node], self.offsets[node + 1])
+            row[self.position[own]] = weights[own]
+        return masses

@@ -28,7 +28,7 @@ def divide(masses, z, tiny, value, largest, ok):
     """``z <- masses / z`` where there is mass, 0 elsewhere; ``value = sum masses log z``; ``ok`` if no such z is below
     tiny."""
     for i in numba.prange(z.shape[0]):
-        mass, line = masses[i], z[i]
+        mass, line = masses[i], z[i, : masses.shape[1]]
         logs = np.empty(line.size)
         lowest, most = 1.0, 0.0
         for k in range(line.size):
@@ -46,10 +46,23 @@ def divide(masses, z, tiny, value, largest, ok):
 def finish(x, top, sums, largest, tiny, ok, log_p):
     """``log_p = x - top + log sums``; ``ok`` falls where a sum may have lost terms."""
     for i in numba.prange(x.shape[0]):
-        line, part, out = x[i], sums[i], log_p[i]
+        line, part, out = x[i], sums[i, : x.shape[1]], log_p[i]
         lowest = part[0]
         for k in range(line.size):
             lowest = min(lowest, part[k])
         ok[i] = ok[i] and lowest > tiny * max(largest[i], 1.0)
         for k in range(line.size):
             out[k] = line[k] - top[i] + fast_log(max(np.float64(part[k]), 1e-300))
+
+
+@compiled_parallel
+def log_sums(z, top, position, offsets, starts, tiny, out, ok):
+    """``out[starts[i]:starts[i + 1]] = top[i] + log z[i]`` at the atoms of node i, which are in ``position`` from
+    ``offsets[i]``; ``ok`` if none of them is below tiny."""
+    for i in numba.prange(z.shape[0]):
+        lowest = 1.0
+        for k in range(starts[i + 1] - starts[i]):
+            number = np.float64(z[i, position[offsets[i] + k]])
+            lowest = min(lowest, number)
+            out[starts[i] + k] = top[i] + fast_log(max(number, 1e-300))
+        ok[i] = lowest > tiny

@@ -13,6 +13,7 @@ from barymesh.measures.base import Atoms
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.base import Floats, Indices, Oracle
 from barymesh.oracle.dense import DenseOracle
+from barymesh.oracle.gibbs import on_one_line
 from barymesh.oracle.grid import GridOracle
 from barymesh.support import Support
 
@@ -71,19 +72,10 @@ class GroupedOracle(Oracle):
         return np.concatenate([weights[self.offsets[i] : self.offsets[i + 1]] for i in self.members[k]])
 
 
-def build_oracle(
-    atoms: list[Atoms],
-    support: Support,
-    cost: Cost,
-    reg: float,
-    dtype: type = np.float64,
-    *,
-    row_by_row: bool = False,
-) -> Oracle:
+def build_oracle(atoms: list[Atoms], support: Support, cost: Cost, reg: float, dtype: type = np.float64) -> Oracle:
     """The fastest safe oracle for these measures: separable on grids, dense on common points, else atom by atom.
 
-    ``row_by_row``: every row of a batch must come out the same to the last bit whatever the rest of the batch is; a
-    dense matrix product does not promise that.
+    Every row of a batch comes out the same to the last bit, whatever the rest of the batch is.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for node, a in enumerate(atoms):
@@ -96,7 +88,7 @@ def build_oracle(
         grid = some[0].grid
         if key == grid and grid is not None and support.grid is not None and cost.separable is not None:
             parts.append(GridOracle(some, grid, support.grid, cost.separable, reg, dtype))
-        elif not row_by_row and _worth_a_matrix(some, support):
+        elif _worth_a_matrix(some, support, cost):
             parts.append(DenseOracle(some, support, cost, reg, dtype))
         else:
             alone = alone + nodes
@@ -115,9 +107,14 @@ def _key(a: Atoms, support: Support, cost: Cost) -> Hashable:
     return a.grid if on_grids and cost.separable is not None else id(a.table)
 
 
-def _worth_a_matrix(some: list[Atoms], support: Support) -> bool:
+def _worth_a_matrix(some: list[Atoms], support: Support, cost: Cost) -> bool:
     points = some[0].table.shape[0]
     used = sum(a.weights.size for a in some)
+    if used < DENSE_SHARE * points * len(some):
+        return False
+    if cost.separable is not None and on_one_line(support.grid, some[0].grid):
+        # there the matrix is never written out
+        return True
     free = memory.available_bytes()
     fits = free is None or 8 * points * (2 * support.size + len(some)) < free // 2
-    return fits and len(some) > 1 and used >= DENSE_SHARE * points * len(some)
+    return fits and len(some) > 1

@@ -153,7 +153,7 @@ def test_one_step_changes_the_square_by_theta():
         (lambda: practical_step(0.1, 0.0), ["lambda_max is 0.0"]),
         (lambda: batch([0.0]), ["theta contains 0.0"]),
         (lambda: batch([0.5], epsilon=0), ["epsilon is 0"]),
-        (lambda: batch([0.5], epsilon=1e-300), ["1e-300", "ask for less"]),
+        (lambda: batch([0.5], epsilon=1e-300), ["1e-300", "larger epsilon"]),
         (lambda: batch([0.5], variance=-1), ["variance is -1"]),
         (lambda: batch([0.5], smoothness="big"), ["smoothness L is 'big'"]),
         (lambda: batch([0.5], blocks=0), ["blocks is 0"]),

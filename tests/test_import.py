@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-HEAVY = ["numba", "matplotlib", "scipy.stats", "rich", "typer", "pydantic", "networkx"]
+HEAVY = [
+    "numba", "matplotlib", "scipy.stats", "rich", "typer", "pydantic", "networkx", "sklearn", "bokeh", "IPython",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,11 @@ import gc
 import json
 import os
 import stat
+import sys
 import tempfile
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 import barymesh as bm
@@ -365,3 +367,19 @@ def test_history_is_a_table():
         history["gap"]
     with pytest.raises(ValueError, match=r"lengths \[2, 3\]"):
         bm.History({"iteration": [1, 2, 3], "error": [3, 2]})
+
+
+def test_history_goes_to_tables_and_back(tmp_path, rng):
+    history = bm.History({"iteration": np.arange(5.0), "error": rng.random(5)})
+    lines = history.to_csv(tmp_path / "history.csv").read_text().splitlines()
+    assert lines[0] == "iteration,error"
+    np.testing.assert_array_equal([float(line.split(",")[1]) for line in lines[1:]], history["error"])
+    table = pyarrow.parquet.read_table(history.to_parquet(tmp_path / "new" / "history.parquet"))
+    assert table.column_names == ["iteration", "error"]
+    np.testing.assert_array_equal(table["error"].to_numpy(), history["error"])
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FileError, match=r"barymesh\[parquet\]"):
+        bm.History({"iteration": [1.0]}).to_parquet(tmp_path / "history.parquet")

@@ -1,7 +1,10 @@
-"""barymesh: Wasserstein barycenters, exact on one machine, with a certificate.
+"""barymesh: Wasserstein barycenters with a certificate, on one machine or on a network that pools no data.
 
-import barymesh as bm result = bm.barycenter([bm.Gaussian(-2, 0.5), bm.Gaussian(3, 1.0)], reg=0.05) result.weights,
-result.support.points, result.gap result.plot()
+Examples
+--------
+>>> import barymesh as bm
+>>> bm.barycenter([bm.Gaussian(-2, 0.5), bm.Gaussian(3, 1.0)], reg=0.05).success
+True
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from barymesh.errors import NumericalError, OptionError
 from barymesh.history import History
 from barymesh.metrics import consensus_error, feasibility_residual
 from barymesh.problem import PRECISIONS, Problem
+from barymesh.report.progress import following, is_watched, say
 from barymesh.result import Result
 
 if TYPE_CHECKING:
     from barymesh.exact.solver import State
+    from barymesh.oracle.base import Floats, Oracle
+    from barymesh.support import Support
 
 METHODS = ("sinkhorn",)
 
@@ -51,53 +54,54 @@ def barycenter(
 
     Parameters
     ----------
-    measures
+    measures : list or array
         A list of measures (Gaussian, Mixture, Empirical, Histogram, Image, frozen ``scipy.stats`` distributions,
         functions ``(size, rng) -> samples``, arrays of samples ``(N, d)``), in any mix; or one array: ``(m, n)`` for
         histograms on the support, one a row, or ``(m, *shape)`` for images. ``Stays(path)`` and ``Stays(function,
         *arguments)`` are loaded by the process or the machine that has their node, and by nobody else.
-    support
+    support : array (n, d), Support, "auto" or None, default=None
         Where the barycenter lives: points ``(n, d)``, a ``Support``, ``None`` (the measures' common points if they have
         some, else chosen from the data) or ``"auto"`` (always chosen from the data). The reason for a choice is shown
         with progress, and kept in ``result.support.reason``.
-    reg
-        Entropic regularisation, in units of the cost; with ``relative_reg=True`` a multiple of the median cost. Smaller
-        is sharper and slower.
-    weights
+    reg : float
+        Entropic regularisation, in units of the cost. Smaller is sharper and slower.
+    relative_reg : bool, default=False
+        Whether ``reg`` is a multiple of the median cost; 0.01 is a good start then.
+    weights : array (m,), optional
         Importance of each measure; normalised to sum 1. Uniform by default.
-    cost
+    cost : str, function or array (n, N), default="sqeuclidean"
         ``"sqeuclidean"`` (default), ``"euclidean"``, any metric of ``scipy.spatial.distance``, a function ``(support,
         atoms) -> matrix``, or, for histograms, a matrix ``(n, N)``.
-    network
+    network : str, Network, graph, array, path or None, default=None
         Who talks to whom, if the measures are to stay with their nodes: a name with or without arguments (``"cycle"``,
         ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of
         edges.
-    engine
+    engine : str, default="simulation"
         Where a network lives: ``"simulation"``, in virtual time, repeatable to the last bit; ``"processes"``, real
         processes on this machine that talk through sockets, as fast as they can; or ``"ray"``, the same on the machines
         of a Ray cluster, through encrypted links. Programs that use processes need the usual ``if __name__ ==
         "__main__":``.
-    method
+    method : str, default="sinkhorn"
         ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
         plain one must. On a network it is asynchronous and decentralised. The others are for networks only:
         ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
         made to end at the barycenter) and ``"gossip_sinkhorn"`` (another paper's).
-    max_iter, tol
+    max_iter, tol : int and float, default=5000 and 1e-6
         Stop once the measures' own estimates agree with the barycenter to ``tol`` (mean L1 distance), or after
         ``max_iter`` iterations. On a network only ``"sinkhorn"`` stops by itself, once every node is within ``tol``;
         the others, ``tol=0``, and samples that grow run for the whole duration.
-    seed, samples
+    seed, samples : int, default=0 and 1000
         Measures that can only be sampled are replaced by ``samples`` draws, which depend on (seed, node) alone; on a
         network by samples that grow, see ``batch``.
-    precision
+    precision : str, default="float64"
         ``"float64"`` or ``"float32"`` arithmetic inside the oracles; float32 is faster and good to about 1e-5.
-    start
+    start : Result, optional
         A previous Result on the same measures and support, to continue from.
-    callback
+    callback : function, optional
         Called with a ``State`` after every iteration, or with the ``Simulation`` after every record; return True to
-        stop.
-    progress
-        Show progress on the terminal; by default only if there is one.
+        stop. If it has a method ``begin``, that is told the support and reg first, without a network.
+    progress : bool, optional
+        Show progress; by default only if there is a terminal or a notebook to show it in.
 
     Other Parameters
     ----------------
@@ -150,6 +154,24 @@ def barycenter(
     Result
         Always; ``result.success`` tells whether the tolerance was reached, ``result.gap`` certifies the objective.
         Ctrl-C returns the best result so far, with status INTERRUPTED.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import barymesh as bm
+    >>> support = np.linspace(-5, 5, 101)
+    >>> result = bm.barycenter([bm.Gaussian(-2, 0.5), bm.Gaussian(2, 0.5)], support, reg=0.05)
+    >>> result.success, bool(result.gap < 1e-4)
+    (True, True)
+    >>> abs(round(float(result.weights @ support), 3))
+    0.0
+
+    The same on a network, where the measures stay with their nodes:
+
+    >>> nodes = [bm.Gaussian(mean, 0.5) for mean in (-2, -1, 1, 2)]
+    >>> result = bm.barycenter(nodes, support, reg=0.1, network="cycle", delays="constant:seconds=0.1")
+    >>> result.status.name
+    'CONVERGED'
     """
     _check_method(method, engine, network, running, start)
     max_iter = whole_number("max_iter", max_iter, 1)
@@ -169,10 +191,10 @@ def barycenter(
         samples=samples,
         precision=precision,
     )
-    showing = sys.stderr.isatty() if progress is None else progress
+    showing = is_watched() if progress is None else progress
     asked = isinstance(support, str) and support == "auto"
     if problem.support.reason and (showing or asked):
-        print(f"Support: {problem.support.reason}.", file=sys.stderr)
+        say(f"Support: {problem.support.reason}.")
     if network is not None:
         from barymesh.network import as_network
         from barymesh.simulate import Options, simulate
@@ -242,9 +264,7 @@ def solve_problem(
     progress: bool = False,
 ) -> Result:
     """Run the exact solver on a Problem and certify its answer."""
-    from barymesh.exact import certify, solve
     from barymesh.oracle import build_oracle
-    from barymesh.report.progress import following
 
     began = time.perf_counter()
     first = None
@@ -252,29 +272,56 @@ def solve_problem(
         expected = (len(problem.measures), problem.support.size)
         if start.duals.shape != expected:
             raise OptionError(
-                f"start= is a result for {start.duals.shape} (measures, support points); this problem has {expected}."
+                f"start= is a result for {start.duals.shape} (measures, support points); this problem has {expected}. "
+                "Leave it out, or give the measures and the support it was computed with."
             )
         first = start.duals / problem.reg
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision])
+    found = solve_oracle(
+        oracle, problem.weights, problem.support, problem.largest_cost(),
+        max_iter=max_iter, tol=tol, start=first, callback=callback, progress=progress,
+    )  # fmt: skip
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def solve_oracle(
+    oracle: Oracle,
+    weights: Floats,
+    support: Support,
+    largest_cost: float,
+    *,
+    max_iter: int,
+    tol: float,
+    start: Floats | None = None,
+    callback: Callable[[State], bool | None] | None = None,
+    progress: bool = False,
+) -> Result:
+    """The same for nodes known by their oracle only; ``start (m, n)``: potentials in units of reg to begin with."""
+    from barymesh.exact import certify, solve
+
+    began = time.perf_counter()
+    begin = getattr(callback, "begin", None)
+    if begin is not None:
+        begin(support, oracle.reg)
     with following(tol, max_iter, progress, callback) as watch:
-        solution = solve(oracle, problem.weights, max_iter=max_iter, tol=tol, start=first, callback=watch)
-    bounds = certify(oracle, problem.weights, solution.x, solution.log_p, solution.p, problem.largest_cost())
+        solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=watch)
+    bounds = certify(oracle, weights, solution.x, solution.log_p, solution.p, largest_cost)
     node_weights = np.exp(solution.log_p)
-    duals = problem.reg * solution.x
+    duals = oracle.reg * solution.x
     if not (np.isfinite(solution.p).all() and np.isfinite(duals).all()):
         raise NumericalError(
             "The barycenter came out with numbers that are not finite. Please report this with the data."
         )
     return Result(
         weights=solution.p,
-        support=problem.support,
+        support=support,
         node_weights=node_weights,
         duals=duals,
         value=bounds.upper,
         gap=bounds.gap,
-        consensus=consensus_error(node_weights, solution.p, problem.weights),
-        feasibility=feasibility_residual(duals, problem.weights),
-        reg=problem.reg,
+        consensus=consensus_error(node_weights, solution.p, weights),
+        feasibility=feasibility_residual(duals, weights),
+        reg=oracle.reg,
         method="sinkhorn",
         status=solution.status,
         iterations=solution.iterations,
@@ -283,7 +330,7 @@ def solve_problem(
             {
                 "iteration": np.arange(1, solution.iterations + 1, dtype=float),
                 "consensus": solution.errors,
-                "dual_objective": problem.reg * solution.duals,
+                "dual_objective": oracle.reg * solution.duals,
             }
         ),
     )

@@ -12,15 +12,36 @@ from barymesh.errors import BarymeshError, OptionError
 Floats = NDArray[np.float64]
 
 
+def is_array(values: Any) -> bool:
+    """Whether this is an array, of whatever library: NumPy, or one that follows the array API or DLPack."""
+    return any(hasattr(values, name) for name in ("__array__", "__array_namespace__", "__dlpack__"))
+
+
 def as_floats(values: Any, what: str, error: type[BarymeshError]) -> Floats:
-    """An array of real numbers, or an error that says what came instead."""
+    """An array of real numbers, or an error that says what came instead. Arrays of other libraries are read."""
     try:
-        array = np.asarray(values)
+        array = _as_numpy(values)
         if array.dtype.kind not in "biuf" and (array.dtype.kind != "O" or array.size == 0):
             raise TypeError(f"its type is {array.dtype}")
         return np.asarray(array, dtype=float)
     except (TypeError, ValueError, OverflowError) as cause:
         raise error(f"{what} is {type(values).__name__}, not an array of numbers ({cause}).") from cause
+
+
+def _as_numpy(values: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except Exception as refusal:
+        # libraries refuse in many ways to copy from another device, or out of a record of gradients
+        if not hasattr(values, "__dlpack__"):
+            raise
+        try:
+            return np.from_dlpack(values)
+        except Exception:
+            raise TypeError(
+                f"it is on {getattr(values, 'device', 'another device')!s}, and NumPy cannot read it: {refusal} "
+                "Copy it to main memory first, for instance with .detach().cpu() or .get()"
+            ) from refusal
 
 
 def normalised(masses: Floats) -> Floats:

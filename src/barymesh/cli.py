@@ -7,15 +7,19 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from barymesh import __version__
+from barymesh import __version__, completion
 from barymesh.bench.command import register as register_bench
+from barymesh.dashboard.command import Open, while_watched
+from barymesh.dashboard.command import register as register_dashboard
+from barymesh.dashboard.live import LiveFile
+from barymesh.doctor import register as register_doctor
 from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, FileError, OptionError, WeightError
 from barymesh.paper.command import register as register_paper
 from barymesh.peers.command import register as register_peers
@@ -87,20 +91,31 @@ def barycenter(
         str | None, typer.Option(help="Importance of each measure, as numbers joined by commas. Default: equal.")
     ] = None,
     cost: Annotated[
-        str, typer.Option(help="sqeuclidean, euclidean, or another metric of scipy.spatial.distance.")
+        str,
+        typer.Option(
+            help="sqeuclidean, euclidean, or another metric of scipy.spatial.distance.", autocompletion=completion.costs
+        ),
     ] = "sqeuclidean",
     kind: Annotated[
-        str | None, typer.Option("--as", help="What bare arrays in .npy and .npz are: samples, image or histogram.")
+        str | None,
+        typer.Option(
+            "--as",
+            help="What bare arrays in .npy and .npz are: samples, image or histogram.",
+            autocompletion=completion.kinds,
+        ),
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of images carry the mass.")] = False,
     tol: Annotated[float, typer.Option(help="Stop once the measures agree to this (mean L1 distance).")] = 1e-6,
     max_iter: Annotated[int, typer.Option(help="Stop after this many iterations in any case.")] = 5000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    precision: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    precision: Annotated[
+        str, typer.Option(help="float64 or float32.", autocompletion=completion.precisions)
+    ] = "float64",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("out"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the result already in the output folder.")
     ] = False,
+    watched: Open = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -126,7 +141,7 @@ def barycenter(
             cost=cost, samples=1000, max_iter=max_iter, tol=tol, seed=seed, precision=precision, output=str(output),
             resume=resume,
         )  # fmt: skip
-        return _run(config, Path(), as_json, quiet)
+        return while_watched(watched, output, lambda: _run(config, Path(), as_json, quiet))
 
     _finish(run, as_json)
 
@@ -134,6 +149,7 @@ def barycenter(
 @app.command(epilog=EPILOG)
 def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; paths in it are relative to its folder.")],
+    watched: Open = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -156,7 +172,12 @@ def run(
     """
     from barymesh.config import RunConfig, read_config
 
-    _finish(lambda: _run(read_config(config, RunConfig), config.parent, as_json, quiet), as_json)
+    def work() -> int:
+        known = read_config(config, RunConfig)
+        folder = config.parent / known.output
+        return while_watched(watched, folder, lambda: _run(known, config.parent, as_json, quiet))
+
+    _finish(work, as_json)
 
 
 @app.command(epilog=EPILOG)
@@ -174,6 +195,7 @@ def simulate(
     address: Annotated[
         str | None, typer.Option(help="Ray: the cluster, as host:port. Default: one of its own on this machine.")
     ] = None,
+    watched: Open = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -224,15 +246,25 @@ def simulate(
 
     asked = {"workers": workers, "address": address, "resume": resume or None}
     given = {name: value for name, value in asked.items() if value is not None}
-    _finish(lambda: _simulate(read_config(config, SimulateConfig), config, engine, given, as_json, quiet), as_json)
+
+    def work() -> int:
+        known = read_config(config, SimulateConfig)
+        folder = config.parent / known.output
+        return while_watched(watched, folder, lambda: _simulate(known, config, engine, given, as_json, quiet))
+
+    _finish(work, as_json)
 
 
 @app.command(epilog=EPILOG)
 def compare(
     config: Annotated[Path, typer.Argument(help="A TOML file as for 'barymesh simulate'.")],
     methods: Annotated[
-        str | None, typer.Option(help="Methods joined by commas. Default: the key methods of the file.")
+        str | None,
+        typer.Option(
+            help="Methods joined by commas. Default: the key methods of the file.", autocompletion=completion.methods
+        ),
     ] = None,
+    watched: Open = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -255,7 +287,8 @@ def compare(
         named = known.methods if methods is None else known_methods([name.strip() for name in methods.split(",")])
         if named is None:
             raise OptionError("Which methods? Give --methods dcwb,a2dwb, or the key methods in the file.")
-        return _compare(known, config.parent, named, as_json, quiet)
+        folder = config.parent / known.output
+        return while_watched(watched, folder, lambda: _compare(known, config.parent, named, as_json, quiet))
 
     _finish(run, as_json)
 
@@ -270,16 +303,18 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     folder = _writable(base / config.output)
     start = Result.load(folder / RESULT) if config.resume else None
     support, measures = _inputs(config, base)
-    result = compute(
-        measures,
-        support,
-        **config.problem_options(),
-        max_iter=config.max_iter,
-        tol=config.tol,
-        start=start,
-        progress=not (quiet or as_json),
-    )
-    files = write_outputs(result, folder)
+    with LiveFile(folder, "sinkhorn", config.max_iter) as live:
+        result = compute(
+            measures,
+            support,
+            **config.problem_options(),
+            max_iter=config.max_iter,
+            tol=config.tol,
+            start=start,
+            callback=live,
+            progress=not (quiet or as_json),
+        )
+        files = write_outputs(result, folder)
     if as_json:
         typer.echo(json.dumps({**result.summary(), "files": files}, indent=2))
     else:
@@ -298,23 +333,25 @@ def _simulate(
     simulated = engine is Engine.SIMULATION
     folder = _writable(path.parent / config.output)
     _check_animation(config)
-    support, measures = _inputs(config, path.parent)
     running = config.working_options()
     if simulated:
         running = {**config.running_options(path.parent), "checkpoint": folder / CHECKPOINT}
-    with _plain_warnings() as said:
-        result = compute(
-            measures,
-            support,
-            **config.problem_options(),
-            **{**running, **given},
-            engine=engine.value,
-            network=config.network_from(path.parent),
-            method=config.method,
-            reference=bool(config.reference),
-            progress=not (quiet or as_json),
-        )
-    files = write_outputs(result, folder, animation=config.animation)
+    support, measures = _inputs(config, path.parent)
+    with LiveFile(folder, config.method, config.duration) as live:
+        with _plain_warnings() as said:
+            result = compute(
+                measures,
+                support,
+                **config.problem_options(),
+                **{**running, **given},
+                engine=engine.value,
+                network=config.network_from(path.parent),
+                method=config.method,
+                reference=bool(config.reference),
+                callback=live,
+                progress=not (quiet or as_json),
+            )
+        files = write_outputs(result, folder, animation=config.animation)
     if simulated:
         files["run"] = str(folder / CHECKPOINT)
     if as_json:
@@ -342,26 +379,32 @@ def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bo
     problem = Problem.create(measures, support, **config.problem_options())
     network = as_network(config.network_from(base), len(problem.measures), problem.seed)
     options = config.running_options(base)
-    reference = None if config.reference is False else exact_reference(problem)
     results: dict[str, Result] = {}
     failures: dict[str, BarymeshError] = {}
     warned: list[str] = []
     interrupted = False
-    for method in methods:
-        chosen = Options(method=method, reference=reference, **{**options, "step": config.step_for(method)})
-        try:
-            with _plain_warnings() as said:
-                result = run_method(problem, network, chosen, progress=not (quiet or as_json))
-            warned += said
-            write_outputs(result, folder / method, animation=config.animation)
-            results[method] = result
-            interrupted = result.status is Status.INTERRUPTED
-        except BarymeshError as error:
-            failures[method] = error
-        except KeyboardInterrupt:
-            interrupted = True
-        if interrupted:
-            break
+    with ExitStack() as shown:
+        lives = {name: shown.enter_context(LiveFile(folder / name, name, config.duration)) for name in methods}
+        for live in lives.values():
+            live.announce("waiting")
+        reference = None if config.reference is False else exact_reference(problem)
+        for method, live in lives.items():
+            live.announce("starting")
+            chosen = Options(method=method, reference=reference, **{**options, "step": config.step_for(method)})
+            try:
+                with _plain_warnings() as said:
+                    result = run_method(problem, network, chosen, callback=live, progress=not (quiet or as_json))
+                warned += said
+                write_outputs(result, folder / method, animation=config.animation)
+                results[method] = result
+                interrupted = result.status is Status.INTERRUPTED
+            except BarymeshError as error:
+                failures[method] = error
+            except KeyboardInterrupt:
+                interrupted = True
+            live.close()
+            if interrupted:
+                break
     if not results:
         raise next(iter(failures.values()), KeyboardInterrupt())
     summary = {
@@ -388,7 +431,10 @@ def _writable(folder: Path) -> Path:
         raise FileError(f"The output {folder} is a file, not a folder. Choose another with -o, or the key output.")
     above = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
-        raise FileError(f"The output {folder} cannot be written: {above} is no folder, or forbids it.")
+        raise FileError(
+            f"The output {folder} cannot be written: {above} is no folder, or forbids it. "
+            "Choose another with -o, or the key output."
+        )
     return folder
 
 
@@ -444,7 +490,7 @@ def _numbers(text: str | None) -> list[float] | None:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise WeightError(f"--weights {text!r} is not a list of numbers joined by commas.") from error
+        raise WeightError(f"--weights {text!r} is not a list of numbers joined by commas, such as 1,2,1.") from error
 
 
 def _finish(work: Callable[[], int], as_json: bool) -> NoReturn:
@@ -469,6 +515,8 @@ def _as_json(error: BarymeshError) -> dict[str, str]:
 register_paper(app)
 register_peers(app)
 register_bench(app)
+register_doctor(app)
+register_dashboard(app)
 
 if __name__ == "__main__":
     app()

@@ -49,8 +49,8 @@ class ProblemConfig(BaseModel):
     weights: list[float] | None = Field(default=None, description="importance of each measure")
     cost: str = Field(default="sqeuclidean", description="a metric name")
     samples: int = Field(default=1000, ge=1, description="draws for measures that can only be sampled")
-    seed: int = Field(default=0)
-    precision: Literal["float64", "float32"] = "float64"
+    seed: int = Field(default=0, description="seed of everything random")
+    precision: Literal["float64", "float32"] = Field(default="float64", description="of the arithmetic")
     output: str = Field(default="out", description="folder for the results")
 
     @field_validator("data", mode="before")
@@ -74,8 +74,10 @@ class RunConfig(ProblemConfig):
     """One barycenter, for ``barymesh run``."""
 
     data: list[str] = Field(min_length=1, description="files and folders with the measures")
-    max_iter: int = Field(default=5000, ge=1)
-    tol: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
+    max_iter: int = Field(default=5000, ge=1, description="iterations at most")
+    tol: float = Field(
+        default=1e-6, ge=0, allow_inf_nan=False, description="how closely the measures' own estimates must agree"
+    )
     resume: bool = Field(default=False, description="continue from the result already in the output folder")
 
 
@@ -92,7 +94,7 @@ class Gaussians(BaseModel):
     mean: list[Finite] = Field(min_length=2, max_length=2, description="the range of the means, [low, high]")
     std: list[Finite] = Field(min_length=2, max_length=2, description="the range of the deviations, [low, high]")
     dimension: int = Field(default=1, ge=1, description="the number of coordinates")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, description="seed of the draw")
 
     @field_validator("mean", "std")
     @classmethod
@@ -195,7 +197,7 @@ class SimulateConfig(ProblemConfig):
         known_methods(list(value))
         for method, step in value.items():
             if method in WITHOUT_STEP:
-                raise OptionError(f"{method} has no step to choose")
+                raise OptionError(f"{method} has no step to choose; leave it out")
             if not (step > 0 and np.isfinite(step)):
                 raise OptionError(f"the step of {method} is {step!r}; give a positive number")
         return value

@@ -35,23 +35,45 @@ def read_measures(paths: str | Path | Iterable[str | Path], *, kind: str | None 
     """Measures from files and folders, in the order given; a folder's files in the order of their names.
 
     ``.csv`` and ``.parquet`` hold samples, one a row, with an optional column ``weight``. ``.png`` and other images
-    hold brightness (darkness, with ``invert``). IDX files hold a stack of images. ``.npz`` holds ``points`` and
-    ``weights``, or one array a measure. ``.npy`` holds samples ``(N, d)``, an image, or, given alone, a stack ``(m,
-    n)`` or ``(m, *shape)`` as in ``barycenter``. ``kind`` ("samples", "image" or "histogram") settles what bare arrays
-    are.
+    hold brightness. IDX files hold a stack of images. ``.npz`` holds ``points`` and ``weights``, or one array a
+    measure. ``.npy`` holds samples ``(N, d)``, an image, or, given alone, a stack ``(m, n)`` or ``(m, *shape)`` as in
+    ``barycenter``.
+
+    Parameters
+    ----------
+    paths : path or list of paths
+        Files and folders.
+    kind : {"samples", "image", "histogram"}, optional
+        What bare arrays in .npy and .npz are.
+    invert : bool, default=False
+        Whether dark pixels of images carry the mass.
+
+    Returns
+    -------
+    list or array
+        What ``barymesh.barycenter`` takes as measures.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import barymesh as bm
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.csv").write_text("x,weight\\n0.5,1\\n1.5,3\\n")
+    >>> bm.read_measures(folder)[0].weights
+    array([0.25, 0.75])
     """
     if kind is not None and kind not in KINDS:
         raise OptionError(f"kind is {kind!r}; choose one of {', '.join(KINDS)}.")
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
     if not given:
-        raise FileError("No data files were given.")
+        raise FileError("No data files were given; name at least one file or folder.")
     files = [file for path in given for file in _files_in(path)]
     if len(files) == 1 and given[0].is_file() and files[0].suffix.lower() == ".npy":
         stack = _read_npy(files[0])
         if kind is None:
             return stack
         if stack.ndim == 0:
-            raise FileError(f"{files[0]} holds a single number, not a stack of measures.")
+            raise FileError(f"{files[0]} holds a single number, not a stack of measures (m, n).")
         return [_with_name(files[0], _as_kind, row, kind) for row in stack]
     return [measure for file in files for measure in _with_name(file, _read, file, kind, invert)]
 
@@ -142,7 +164,7 @@ def _read_npz(file: Path, kind: str | None) -> list[Any]:
 
     arrays = {name: _numeric(file, array) for name, array in _numbers(file, load).items()}
     if not arrays:
-        raise FileError(f"{file} holds no array.")
+        raise FileError(f"{file} holds no array. Write one for each measure with numpy.savez.")
     if "points" in arrays:
         return [Empirical(arrays["points"], arrays.get("weights"))]
     return [_as_kind(array, kind) for array in arrays.values()]
@@ -158,21 +180,21 @@ def _numbers(file: Path, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except Exception as error:  # truncated zip, zlib, header and pickle errors share no base
-        raise FileError(f"{file} is truncated, damaged, or not a NumPy file ({error}).") from error
+        raise FileError(f"{file} is truncated, damaged, or not a NumPy file ({error}). Write it again.") from error
 
 
 def _read_csv(file: Path) -> tuple[list[str], Array]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FileError(f"{file} is not a text file in UTF-8 ({error}).") from error
+        raise FileError(f"{file} is not a text file in UTF-8 ({error}). Save it in UTF-8.") from error
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise FileError(f"{file}, line {reader.line_num}: {error}.") from error
     if not rows:
-        raise MeasureError("the file has no rows.")
+        raise MeasureError("the file has no rows; write one sample a line.")
     names = [cell.strip() for cell in rows[0][1]]
     if all(_number(cell) is None for cell in names):
         rows = rows[1:]
@@ -187,7 +209,9 @@ def _read_csv(file: Path) -> tuple[list[str], Array]:
         for j, cell in enumerate(row):
             value = _number(cell)
             if value is None:
-                raise FileError(f"{file}, line {number}, {names[j]}: {cell!r} is not a number.")
+                raise FileError(
+                    f"{file}, line {number}, {names[j]}: {cell!r} is not a number. Mend or remove the line."
+                )
             values[k, j] = value
     return names, values
 
@@ -210,9 +234,12 @@ def _read_parquet(file: Path) -> tuple[list[str], Array]:
         table = pyarrow.parquet.read_table(file)
         columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
     except Exception as error:  # pyarrow raises errors of its own for damage, ValueError for text columns
-        raise FileError(f"{file} is damaged, not Parquet, or has columns that are not numbers ({error}).") from error
+        raise FileError(
+            f"{file} is damaged, not Parquet, or has columns that are not numbers ({error}). "
+            "Write it again, with numbers only."
+        ) from error
     if not columns:
-        raise MeasureError("the file has no columns.")
+        raise MeasureError("the file has no columns; write one for each coordinate.")
     return list(table.column_names), np.stack(columns, axis=1)
 
 
@@ -234,7 +261,7 @@ def _read_image(file: Path, invert: bool) -> Array:
             grey = picture if picture.mode.startswith(("I", "F")) else picture.convert("L")
             pixels = np.asarray(grey, dtype=float)
     except Exception as error:  # Pillow raises OSError, SyntaxError or its own, by format
-        raise FileError(f"{file} is truncated, damaged, or not an image ({error}).") from error
+        raise FileError(f"{file} is truncated, damaged, or not an image ({error}). Write it again.") from error
     return pixels.max() - pixels if invert else pixels
 
 
@@ -242,25 +269,30 @@ def _read_idx(file: Path) -> Array:
     try:
         raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"{file} is truncated or not a gzip file ({error}).") from error
+        raise FileError(f"{file} is truncated or not a gzip file ({error}). Get it again.") from error
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in IDX_TYPES:
-        raise FileError(f"{file} is not an IDX file: its first bytes are {raw[:4].hex(' ')}.")
+        raise FileError(
+            f"{file} is not an IDX file: its first bytes are {raw[:4].hex(' ')}, "
+            "not 00 00 and a known type. Rename it if it is of another kind."
+        )
     dtype, axes = np.dtype(IDX_TYPES[raw[2]]), raw[3]
     start = 4 + 4 * axes
     if axes == 0 or len(raw) < start:
-        raise FileError(f"{file} is truncated: its header is incomplete.")
+        raise FileError(f"{file} is truncated: its header is incomplete. Get it again.")
     shape = struct.unpack(f">{axes}I", raw[4:start])
     needed = start + dtype.itemsize * math.prod(shape)
     if len(raw) < needed:
-        raise FileError(f"{file} is truncated: {len(raw)} bytes, where a stack of shape {shape} needs {needed}.")
+        raise FileError(
+            f"{file} is truncated: {len(raw)} bytes, where a stack of shape {shape} needs {needed}. Get it again."
+        )
     return np.frombuffer(raw, dtype, math.prod(shape), start).reshape(shape)
 
 
 def _stack_of_images(file: Path, stack: Array, invert: bool) -> list[Measure]:
     if stack.ndim < 2:
-        raise FileError(f"{file} holds a list of {stack.size} numbers (labels?), not images.")
+        raise FileError(f"{file} holds a list of {stack.size} numbers (labels?), not images. Give the file of images.")
     if stack.size == 0:
-        raise FileError(f"{file} holds no images: its shape is {stack.shape}.")
+        raise FileError(f"{file} holds no images: its shape is {stack.shape}. Get it again.")
     if stack.ndim == 2:
         stack = stack[None]
     measures: list[Measure] = []

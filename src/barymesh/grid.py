@@ -18,6 +18,22 @@ class Grid:
     """A regular grid: ``shape[a]`` points along axis a, from ``lower[a]`` to ``upper[a]``, both included.
 
     Points are listed in C order: the last axis varies fastest, as in ``image.ravel()``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Points along each axis.
+    lower, upper : tuple of float
+        Where each axis begins and ends.
+
+    Examples
+    --------
+    >>> from barymesh import Grid
+    >>> Grid((2, 2), (0.0, 0.0), (1.0, 3.0)).points
+    array([[0., 0.],
+           [0., 3.],
+           [1., 0.],
+           [1., 3.]])
     """
 
     shape: tuple[int, ...]
@@ -26,6 +42,7 @@ class Grid:
 
     @property
     def dimension(self) -> int:
+        """The number of axes, d."""
         return len(self.shape)
 
     @cached_property
@@ -42,7 +59,18 @@ class Grid:
 
     @classmethod
     def of_image(cls, shape: tuple[int, ...]) -> Grid:
-        """The pixel grid of an image or volume: square pixels, the longest side spanning [0, 1]."""
+        """The pixel grid of an image or volume: square pixels, the longest side spanning [0, 1].
+
+        Parameters
+        ----------
+        shape : tuple of int
+            That of the image.
+
+        Returns
+        -------
+        Grid
+            Where its pixels are.
+        """
         step = 1.0 / max(max(shape) - 1, 1)
         return cls(shape, (0.0,) * len(shape), tuple(step * (count - 1) for count in shape))
 

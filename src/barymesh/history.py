@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.errors import FileError
+from barymesh.safe_write import replacing, write_csv
+
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from barymesh.report.figure import Figure
 
 
 class History:
-    """Columns of equal length: ``history["consensus"]``, ``history.columns``, ``len(history)``."""
+    """Columns of equal length: ``history["consensus"]``, ``history.columns``, ``len(history)``.
+
+    ``pandas.DataFrame(history.columns)`` is the same as a data frame.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        The columns by name, in their order.
+
+    Examples
+    --------
+    >>> from barymesh import History
+    >>> history = History({"iteration": [1, 2], "consensus": [0.5, 0.1]})
+    >>> history
+    History(2 rows: iteration, consensus)
+    >>> history["consensus"]
+    array([0.5, 0.1])
+    """
 
     def __init__(self, columns: Mapping[str, NDArray[np.float64]]) -> None:
         self.columns = {name: np.asarray(column, dtype=float) for name, column in columns.items()}
@@ -32,9 +53,67 @@ class History:
     def __repr__(self) -> str:
         return f"History({len(self)} rows: {', '.join(self.columns)})"
 
+    def rows(self) -> Iterator[tuple[float, ...]]:
+        """Row by row, as plain numbers in the order of the columns.
+
+        Returns
+        -------
+        iterator of tuple
+            The rows.
+        """
+        return zip(*(column.tolist() for column in self.columns.values()), strict=True)
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write a table with a header. Numbers are written so that they read back the same to the last bit.
+
+        Parameters
+        ----------
+        path : path
+            Where to.
+
+        Returns
+        -------
+        pathlib.Path
+            The file written.
+        """
+        write_csv(Path(path), self.columns, self.rows())
+        return Path(path)
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write an Apache Parquet file; needs pyarrow (``pip install 'barymesh[parquet]'``).
+
+        Parameters
+        ----------
+        path : path
+            Where to.
+
+        Returns
+        -------
+        pathlib.Path
+            The file written.
+        """
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            raise FileError(
+                f"{path}: writing Parquet needs pyarrow. Install it with: pip install 'barymesh[parquet]'."
+            ) from error
+        with replacing(Path(path)) as file:
+            parquet.write_table(pyarrow.table(self.columns), file)
+        return Path(path)
+
     def plot(self) -> Figure:
-        """Every column against the first; for a run on a network, over virtual time: the dual objective (minus the
-        optimum, if a reference was given), consensus distance, feasibility residual and total variation."""
+        """Every column against the first.
+
+        For a run on a network, over virtual time: the dual objective (minus the optimum, if a reference was given),
+        consensus distance, feasibility residual and total variation.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not shown yet.
+        """
         from barymesh.report.plots import plot_history
 
         return plot_history(self)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barymesh.history import History
 from barymesh.result import Result
-from barymesh.safe_write import replacing, write_text
+from barymesh.safe_write import replacing, write_csv, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,12 +23,11 @@ def write_outputs(result: Result, folder: Path, *, animation: str | None = None)
     an animation of this kind (gif, mp4, html) if one is named. Returns name to path."""
     files = {"result": RESULT, "weights": TABLE, "picture": PICTURE, "summary": SUMMARY}
     result.save(folder / RESULT)
-    write_text(folder / TABLE, _weights_table(result))
+    _write_weights(folder / TABLE, result)
     _write_figure(folder / PICTURE, result.plot())
     if result.network is not None:
         files |= {"history": HISTORY, "history_picture": HISTORY_PICTURE}
-        columns = result.history.columns
-        write_text(folder / HISTORY, as_csv(columns, _rows(result.history)))
+        result.history.to_csv(folder / HISTORY)
         _write_figure(folder / HISTORY_PICTURE, result.history.plot())
     if animation is not None:
         files["animation"] = f"animation.{animation}"
@@ -46,31 +42,18 @@ def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], 
 
     histories = {method: result.history for method, result in results.items()}
     columns = dict.fromkeys(name for history in histories.values() for name in history.columns)
-    rows = ([method, *row] for method, history in histories.items() for row in _rows(history))
-    write_text(folder / COMPARISON, as_csv(["method", *columns], rows))
+    rows = ([method, *row] for method, history in histories.items() for row in history.rows())
+    write_csv(folder / COMPARISON, ["method", *columns], rows)
     _write_figure(folder / COMPARISON_PICTURE, plot_runs(histories))
     _write_json(folder / SUMMARY, summary)
     files = {"comparison": COMPARISON, "comparison_picture": COMPARISON_PICTURE, "summary": SUMMARY}
     return {name: str(folder / file) for name, file in files.items()}
 
 
-def _weights_table(result: Result) -> str:
+def _write_weights(path: Path, result: Result) -> None:
     header = [*(f"z{axis + 1}" for axis in range(result.support.dimension)), "weight"]
     rows = zip(result.support.points.tolist(), result.weights.tolist(), strict=True)
-    return as_csv(header, ([*point, weight] for point, weight in rows))
-
-
-def _rows(history: History) -> Iterable[tuple[float, ...]]:
-    return zip(*(column.tolist() for column in history.columns.values()), strict=True)
-
-
-def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as text."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
+    write_csv(path, header, ([*point, weight] for point, weight in rows))
 
 
 def _write_figure(path: Path, figure: Figure) -> None:

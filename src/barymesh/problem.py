@@ -44,7 +44,27 @@ ARRAYS_HELD = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A barycenter problem ready to solve. Make one with ``Problem.create``, which checks and completes it."""
+    """A barycenter problem ready to solve. Make one with ``Problem.create``, which checks and completes it.
+
+    Attributes
+    ----------
+    measures : list of Measure
+        Whose barycenter, m of them.
+    support : Support
+        Where it lives.
+    cost : Cost
+        Of moving mass.
+    reg : float
+        The regularisation, in units of the cost.
+    weights : array (m,)
+        The importance of each measure, with sum 1.
+    seed : int
+        Of everything random.
+    samples : int
+        Draws of measures that can only be sampled.
+    precision : str
+        Of the arithmetic.
+    """
 
     measures: list[Measure]
     support: Support
@@ -69,7 +89,25 @@ class Problem:
         samples: int = 1000,
         precision: str = "float64",
     ) -> Problem:
-        """Check every input, choose the support if none is given, and turn a relative reg into an absolute one."""
+        """Check every input, choose the support if none is given, and turn a relative reg into an absolute one.
+
+        Parameters
+        ----------
+        measures, support, reg, relative_reg, weights, cost, seed, samples, precision
+            As in ``barymesh.barycenter``.
+
+        Returns
+        -------
+        Problem
+            Complete, and known to be sound.
+
+        Examples
+        --------
+        >>> from barymesh import Gaussian, Problem
+        >>> problem = Problem.create([Gaussian(0, 1), Gaussian(3, 1)], range(-4, 8), reg=0.1, weights=[1, 3])
+        >>> problem.support, problem.weights
+        (Support(12 grid on [-4, 7]), array([0.25, 0.75]))
+        """
         number = real_number(reg)
         if number is None or number <= 0:
             raise RegularisationError(
@@ -149,6 +187,11 @@ class Problem:
         weights = np.concatenate([self.weights, np.full(len(added), self.weights.mean())])
         return self.with_measures([*self.measures, *added], weights)
 
+    def _repr_html_(self) -> str:
+        from barymesh.report.html import problem_as_html
+
+        return problem_as_html(self)
+
     @property
     def resolution(self) -> float:
         """The length below which the softmax of the oracle is smooth: quadratures must be finer than this."""
@@ -171,7 +214,13 @@ class Problem:
         return discretise(self.measures, how)
 
     def median_cost(self) -> float:
-        """The median of the cost between support points and atoms, over at most a million pairs evenly picked."""
+        """The median of the cost between support points and atoms, over at most a million pairs evenly picked.
+
+        Returns
+        -------
+        float
+            What a relative reg is a multiple of.
+        """
         if self.cost.matrix_given is not None:
             return float(np.median(self.cost.matrix_given))
         side = int(np.sqrt(MEDIAN_PAIRS))
@@ -181,7 +230,13 @@ class Problem:
         return float(np.median(self.cost.matrix(_thinned(self.support.points, side), _thinned(places, side))))
 
     def largest_cost(self) -> float:
-        """An upper bound on the cost between any support point and any atom."""
+        """An upper bound on the cost between any support point and any atom.
+
+        Returns
+        -------
+        float
+            The bound.
+        """
         tables = {id(a.table): a.table for a in self.atoms}.values()
         return max(self.cost.largest(self.support.points, table) for table in tables)
 
@@ -205,12 +260,13 @@ def _on_columns(position: int, node: Measure, columns: Floats) -> Measure:
     """With a cost matrix, histograms are masses on its columns."""
     if not isinstance(node, Histogram) or node.points is not None:
         raise MeasureError(
-            f"Measure {position}: a precomputed cost needs histograms on its columns, not {type(node).__name__}."
+            f"Measure {position}: a precomputed cost needs histograms on its columns, not {type(node).__name__}. "
+            "Write barymesh.Histogram(masses)."
         )
     if node.masses.size != len(columns):
         raise MeasureError(
             f"Measure {position}: the histogram has {node.masses.size} entries, but the cost matrix {len(columns)} "
-            f"columns."
+            f"columns; give one mass for each column."
         )
     return Histogram(node.masses, columns)
 

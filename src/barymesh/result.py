@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.errors import FileError
+from barymesh.errors import FileError, SupportError
 from barymesh.grid import Grid
 from barymesh.history import History
 from barymesh.network.topology import Network
@@ -20,7 +20,8 @@ from barymesh.support import Support
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
-    from matplotlib.figure import Figure
+
+    from barymesh.report.figure import Figure
 
 Floats = NDArray[np.float64]
 FORMAT = 1
@@ -34,14 +35,57 @@ LEVELS = (0.1, 0.01, 0.001)
 class Result:
     """A barycenter and everything that tells how far to trust it.
 
-    ``weights (n,)``: the barycenter, on ``support.points (n, d)``. ``node_weights (m, n)``: every node's own estimate.
-    ``duals (m, n)``: the potentials behind it. ``value``: the objective ``sum_i w_i W_i(weights)``, certified to be
-    within ``gap`` of the best there is. ``consensus``: how far the nodes' estimates are from the barycenter (mean L1).
-    ``feasibility``: how far the duals are from summing to zero. ``messages`` and ``bytes``: what the network carried (0
-    without a network). ``seconds``: the time taken, of which ``recording_seconds`` went into measuring the history.
-    ``network``: who talked to whom; ``snapshots (records, nodes, n)``: estimates of some nodes over time, if asked for.
-    ``node_errors (m,)``: how far each node of the network believed to be from the barycenter (L1), from what it and its
-    neighbours knew, without anybody who knows everything; None where nodes cannot tell.
+    Attributes
+    ----------
+    weights : array (n,)
+        The barycenter, on ``support.points (n, d)``; positive, with sum 1.
+    support : Support
+        Where it lives.
+    node_weights : array (m, n)
+        Every node's own estimate of it.
+    duals : array (m, n)
+        The potentials behind the estimates.
+    value : float
+        The objective ``sum_i w_i W_i(weights)``, from above.
+    gap : float
+        No measure on the support has an objective below ``value - gap``.
+    consensus : float
+        How far the nodes' estimates are from the barycenter (mean L1).
+    feasibility : float
+        How far the duals are from summing to zero.
+    reg : float
+        The regularisation, in units of the cost.
+    method : str
+        The method that found it.
+    status : Status
+        Why it ended.
+    iterations : int
+        Iterations of the solver; activations of all nodes on a network.
+    seconds : float
+        The time taken.
+    history : History
+        What happened on the way.
+    messages, bytes : int
+        What the network carried; 0 without a network.
+    recording_seconds : float
+        Of ``seconds``, those that went into measuring the history.
+    network : Network or None
+        Who talked to whom.
+    snapshots : array (records, nodes, n) or None
+        Estimates of some nodes over time, if asked for.
+    node_errors : array (m,) or None
+        How far each node of the network believed to be from the barycenter (L1), from what it and its neighbours knew,
+        without anybody who knows everything; None where nodes cannot tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import barymesh as bm
+    >>> result = bm.barycenter([bm.Gaussian(0, 1), bm.Gaussian(2, 1)], np.linspace(-4, 6, 101), reg=0.1)
+    >>> float(result.support.points[result.weights.argmax(), 0])
+    1.0
+    >>> result.message
+    'Converged: the nodes agree to the tolerance asked for.'
     """
 
     weights: Floats
@@ -72,8 +116,10 @@ class Result:
 
     @property
     def tv_bound(self) -> float:
-        """A certified bound on the total variation between ``weights`` and the true barycenter: ``sqrt(gap / (2
-        reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm."""
+        """A certified bound on the total variation between ``weights`` and the true barycenter.
+
+        It is ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm.
+        """
         return float(min(1.0, np.sqrt(max(self.gap, 0.0) / (2 * self.reg))))
 
     @property
@@ -85,11 +131,20 @@ class Result:
     def image(self) -> Floats:
         """The weights in the shape of the support's grid."""
         if self.support.grid is None:
-            raise ValueError("The support is not a regular grid, so the weights have no shape but (n,).")
+            raise SupportError(
+                f"{self.support!r} is not a regular grid, so its weights have no shape but ({self.weights.size},). "
+                "Use weights, with support.points."
+            )
         return self.weights.reshape(self.support.grid.shape)
 
     def plot(self) -> Figure:
-        """A figure of the barycenter: a curve in 1-D, a picture on a 2-D grid, else a cloud of points."""
+        """A figure of the barycenter: a curve in 1-D, a picture on a 2-D grid, else a cloud of points.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not shown yet; ``figure.savefig("mean.png")`` writes it.
+        """
         from barymesh.report.plots import plot_result
 
         return plot_result(self)
@@ -97,8 +152,19 @@ class Result:
     def animate(self, path: str | Path | None = None, *, frames: int | None = None, fps: int = 10) -> FuncAnimation:
         """The nodes of the network coming to agree, from ``snapshots``.
 
-        With a ``path`` ending in .gif, .html or .mp4 (which needs ffmpeg) it is written there too. ``frames``: pictures
-        in all, evenly picked (all records, but at most 200); ``fps``: pictures a second.
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it: .gif, .html, or .mp4, which needs ffmpeg.
+        frames : int, optional
+            Pictures in all, evenly picked; by default all records, but at most 200.
+        fps : int, default=10
+            Pictures a second.
+
+        Returns
+        -------
+        matplotlib.animation.FuncAnimation
+            The animation; a notebook shows ``animation.to_jshtml()``.
         """
         from barymesh.report.animation import animate, check_kind, save_animation
 
@@ -115,6 +181,11 @@ class Result:
         For a run on a network also the last row of its history: ``virtual_seconds``, and with a reference ``tv`` and
         ``dual_gap``, the dual objective minus the optimum; and ``until``, the time, messages and bytes it took until
         ``tv`` was down to some levels, where it was.
+
+        Returns
+        -------
+        dict
+            Ready for ``json.dumps``.
         """
         return {
             "status": self.status.name,
@@ -160,7 +231,18 @@ class Result:
         return found
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete."""
+        """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete.
+
+        Parameters
+        ----------
+        path : path
+            Where to; ``.npz`` is added if it is missing.
+
+        Returns
+        -------
+        pathlib.Path
+            The file written.
+        """
         target = Path(path)
         if target.suffix != ".npz":
             target = target.with_name(target.name + ".npz")
@@ -207,14 +289,28 @@ class Result:
 
     @staticmethod
     def load(path: str | Path) -> Result:
-        """Read what ``save`` wrote."""
+        """Read what ``save`` wrote; also called ``barymesh.load``.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        Result
+            The same as was saved.
+        """
         try:
             with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             header = json.loads(str(arrays.pop("header")))
             version, grid, reason = header.pop("format"), header.pop("grid"), header.pop("reason")
             if version != FORMAT:
-                raise FileError(f"{path} has result format {version}; this version of barymesh reads format {FORMAT}.")
+                raise FileError(
+                    f"{path} has result format {version}; this version of barymesh reads format {FORMAT}. "
+                    "Read it with the version that wrote it."
+                )
             points = arrays.pop("points")
             support = (
                 Support.of_grid(Grid(*map(tuple, grid)), reason=reason) if grid else Support(points, reason=reason)
@@ -235,7 +331,9 @@ class Result:
         except FileError:
             raise
         except Exception as error:  # zipfile, zlib, json and missing or unknown fields share no base
-            raise FileError(f"{path} is damaged, or not a result of barymesh ({error}).") from error
+            raise FileError(
+                f"{path} is damaged, or not a result of barymesh ({error}). Get it from a copy, or compute it again."
+            ) from error
 
     def __repr__(self) -> str:
         n, m = self.weights.size, self.node_weights.shape[0]

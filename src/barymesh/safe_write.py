@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -32,7 +34,10 @@ def replacing(target: Path) -> Iterator[IO[Any]]:
         os.replace(name, target)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise FileError(f"Cannot write {target}: {error.strerror or error}.") from error
+        raise FileError(
+            f"Cannot write {target}: {error.strerror or error}. Make room, or choose another place; "
+            "what was there is unchanged."
+        ) from error
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -48,3 +53,12 @@ def write_text(target: Path, text: str) -> None:
     """Write a text file the same safe way."""
     with replacing(target) as file:
         file.write(text.encode())
+
+
+def write_csv(target: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table the same safe way."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(target, text.getvalue())

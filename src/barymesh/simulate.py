@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from barymesh.algorithms.base import Algorithm
 from barymesh.algorithms.methods import Batch, build_algorithm
@@ -22,6 +21,7 @@ from barymesh.engines.recorder import Recorder, Reference
 from barymesh.engines.simulation import AsynchronousSimulation, Simulation, SynchronousSimulation
 from barymesh.errors import DriftWarning, OptionError
 from barymesh.exact import certify, solve
+from barymesh.exact.transport import transport_costs
 from barymesh.metrics import consensus_error, feasibility_residual
 from barymesh.named import build_named
 from barymesh.network.delays import DELAYS, Categorical, Delay
@@ -184,25 +184,11 @@ def as_reference(wanted: Any, problem: Problem) -> Reference | None:
     return Reference(weights, _optimum(problem, weights))
 
 
-def _optimum(problem: Problem, weights: ArrayLike) -> float:
-    """``-sum_i w_i W_i(weights)``: what the dual objective would be at the optimum if these were the barycenter.
-
-    Node by node, Sinkhorn in the dual: ``lam_i += reg (log weights - log p_i(lam_i))``.
-    """
-    from barymesh.oracle import build_oracle
-
+def _optimum(problem: Problem, weights: Floats) -> float:
+    """``-sum_i w_i W_i(weights)``: what the dual objective would be at the optimum if these were the barycenter."""
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
-    target = np.asarray(weights, dtype=float)
-    log_target = np.log(np.maximum(target, np.finfo(float).tiny))
-    x = np.zeros((oracle.count, oracle.size))
-    for _ in range(REFERENCE_ITERATIONS):
-        value, log_p = oracle.evaluate(x)
-        change = log_target - log_p
-        error = float((problem.weights @ np.abs(np.exp(log_p) - target)).sum())
-        if error <= REFERENCE_TOL:
-            break
-        x += change
-    return problem.reg * float(problem.weights @ (value - x @ target))
+    costs, _ = transport_costs(oracle, weights, max_iter=REFERENCE_ITERATIONS, tol=REFERENCE_TOL)
+    return -float(problem.weights @ costs)
 
 
 def _result(

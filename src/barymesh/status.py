@@ -6,7 +6,14 @@ from enum import Enum
 
 
 class Status(Enum):
-    """The reason a result looks the way it does. ``status.value`` is a sentence."""
+    """The reason a result looks the way it does. ``status.value`` is a sentence.
+
+    Examples
+    --------
+    >>> from barymesh import Status
+    >>> Status.FINISHED.value
+    'Ran for the duration asked for.'
+    """
 
     CONVERGED = "Converged: the nodes agree to the tolerance asked for."
     MAX_ITERATIONS = "Stopped at the largest number of iterations allowed, before reaching the tolerance."

@@ -20,8 +20,30 @@ Floats = NDArray[np.float64]
 class Support:
     """``n`` distinct points in d dimensions: explicit ones, or a regular grid.
 
-    Explicit points that form a regular grid in C order are recognised, and get the fast separable kernels. ``reason``
-    says why these points were chosen, if the program chose them.
+    Explicit points that form a regular grid in C order are recognised, and get the fast separable kernels.
+
+    Parameters
+    ----------
+    points : array (n, d) or (n,)
+        The points; a flat list is on the line.
+    reason : str, default=""
+        Why these points were chosen, if the program chose them.
+
+    Attributes
+    ----------
+    points : array (n, d)
+        The points.
+    grid : Grid or None
+        The regular grid that they form, if they do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from barymesh import Support
+    >>> Support(np.linspace(0, 1, 11))
+    Support(11 grid on [0, 1])
+    >>> Support([[0, 0], [1, 0], [0.3, 2]])
+    Support(3 points in 2 dimensions)
     """
 
     def __init__(self, points: ArrayLike, *, reason: str = "") -> None:
@@ -50,7 +72,28 @@ class Support:
         *,
         reason: str = "",
     ) -> Support:
-        """A regular grid with ``shape[a]`` points from ``lower[a]`` to ``upper[a]`` along each axis."""
+        """A regular grid with ``shape[a]`` points from ``lower[a]`` to ``upper[a]`` along each axis.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Points along each axis.
+        lower, upper : float or sequence of float, default=0 and 1
+            One bound for all axes, or one for each.
+        reason : str, default=""
+            Why these points were chosen.
+
+        Returns
+        -------
+        Support
+            The points of the grid.
+
+        Examples
+        --------
+        >>> from barymesh import Support
+        >>> Support.regular((64, 32), 0, (2, 1))
+        Support(64 x 32 grid on [0, 2] x [0, 1])
+        """
         sides = list(shape) if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str) else [shape]
         counts = tuple(whole_number("A side of the grid", side, None, SupportError) for side in sides)
         bounds = [as_floats(bound, "A bound of the grid", SupportError) for bound in (lower, upper)]
@@ -71,7 +114,20 @@ class Support:
 
     @classmethod
     def of_grid(cls, grid: Grid, *, reason: str = "") -> Support:
-        """The points of a Grid."""
+        """The points of a Grid.
+
+        Parameters
+        ----------
+        grid : Grid
+            For instance that of an Image.
+        reason : str, default=""
+            Why these points were chosen.
+
+        Returns
+        -------
+        Support
+            The points of the grid.
+        """
         count = math.prod(grid.shape)
         memory.require(16 * count * grid.dimension, f"A support of {count} grid points", "Use a coarser grid.")
         support = cls.__new__(cls)
@@ -80,10 +136,12 @@ class Support:
 
     @property
     def size(self) -> int:
+        """The number of points, n."""
         return int(self.points.shape[0])
 
     @property
     def dimension(self) -> int:
+        """The number of coordinates, d."""
         return int(self.points.shape[1])
 
     @property

@@ -144,12 +144,13 @@ def test_clusters_that_hardly_exchange_mass(reg):
     schedule=st.sampled_from([Windowed(), Poisson(5.0), Poisson(5.0, slow_share=0.2, slowdown=10)]),
     spread=st.floats(0.02, 2.0), seed=st.integers(0, 2**20),
 )  # fmt: skip
-@settings(max_examples=30)
+@settings(max_examples=25)
 def test_it_never_ends_worse_than_it_began(size, network, log_reg, delays, schedule, spread, seed):
-    """No step to choose, whatever the network, the delays and the sharpness: reg is 1e-3 to 1 of the median cost."""
+    """No step to choose, whatever the network, the delays and the sharpness: reg is 1e-3 to 1 of the median cost. The
+    smallest take a minute to begin to fall."""
     rng = np.random.default_rng(seed)
     measures = [bm.Gaussian(rng.uniform(-2, 2), spread * 10 ** rng.uniform(-1, 0)) for _ in range(size)]
-    never_worse(measures, network, log_reg, delays, schedule, seed, points=30, duration=40)
+    never_worse(measures, network, log_reg, delays, schedule, seed, points=30, duration=150)
 
 
 @given(
@@ -424,6 +425,16 @@ def test_a_message_holds_a_header_and_three_vectors():
     algorithm = Sinkhorn(problem, graph, ExactLogGradients(problem))
     assert algorithm.width == tree.HEADER + 3 * POINTS.size
     assert algorithm.first_messages(algorithm.start()).shape == (4, algorithm.width)
+
+
+@pytest.mark.parametrize(("network", "size"), [("path", 3), ("star", 10), ("star", 40), ("complete", 10)])
+def test_nodes_in_step_with_one_another_stay_at_the_barycenter(network, size):
+    """All act at once, and hear of everything equally late: what over-relaxation adds up to then must not grow."""
+    result = run(
+        size, network=network, schedule=Periodic(0.01, jitter=0.0), delays=Constant(0.0), duration=25, tol=0,
+        record_every=5.0,
+    )  # fmt: skip
+    assert (result.history["tv"][1:] < 1e-10).all()
 
 
 # samples

@@ -18,6 +18,8 @@ import ray
 import barymesh as bm
 from barymesh.errors import MeasureError, OptionError
 from barymesh.metrics import total_variation
+from tests.docs.blocks import ROOT
+from tests.docs.running import run_page
 from tests.engines.loaders import MEASURES, POINTS, called, check_certificate, fail, known, staying
 
 # this module's folder of packages, for processes of its own
@@ -224,3 +226,8 @@ def test_without_ray_the_error_says_what_to_install():
     _, errors = started.communicate(timeout=120)
     assert "OptionError" in errors
     assert "pip install 'barymesh[ray]'" in errors
+
+
+def test_the_code_of_the_tutorial_runs(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(ROOT / "docs" / "tutorials" / "ray.md")

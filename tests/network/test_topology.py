@@ -165,6 +165,23 @@ def test_edges_are_sorted_with_their_weights():
     assert list(as_network("path", 3).to_networkx().edges.data()) == [(0, 1, {}), (1, 2, {})]
 
 
+def test_networkx_keeps_weights_and_positions():
+    places = [[0.0, 0.5], [1.0, 0.0], [2.0, -1.0]]
+    network = Network(3, [[0, 1], [1, 2]], [1.0, 2.0], name="mine", positions=places)
+    again = as_network(network.to_networkx(), 3)
+    assert again.edges.tolist() == network.edges.tolist()
+    assert again.weights.tolist() == network.weights.tolist()
+    assert again.known_positions.tolist() == places
+    assert again.name == "mine"
+    unplaced = Network(4, [[0, 1], [1, 2], [2, 3]])
+    assert not any("pos" in data for _, data in unplaced.to_networkx().nodes.data())
+    drawn = dict(unplaced.to_networkx(positions=True).nodes.data("pos"))
+    np.testing.assert_array_equal([drawn[node] for node in range(4)], unplaced.positions)
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, "somewhere", "pos")
+    assert as_network(graph, 3).known_positions is None
+
+
 def test_nobody_can_change_a_network():
     network = Network(3, [[0, 1], [1, 2]], [1.0, 2.0])
     for array in (network.edges, network.weights, network.neighbours, network.offsets, network.reverse):

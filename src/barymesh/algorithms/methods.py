@@ -35,7 +35,13 @@ from barymesh.problem import Problem
 
 @dataclass(frozen=True)
 class GrowingBatch:
-    """The paper's growing mini-batches, for accuracy ``epsilon`` of the dual objective (of the sum over the nodes)."""
+    """The paper's growing mini-batches.
+
+    Parameters
+    ----------
+    epsilon : float
+        The accuracy wanted of the dual objective (of the sum over the nodes).
+    """
 
     epsilon: float
 

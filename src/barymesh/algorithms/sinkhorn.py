@@ -8,7 +8,7 @@ the sums over its subtree,
 
 as last received, and the root answers with a target, which every node passes on and moves towards:
 
-    target = H/W - gain * response(X/W),      x_i += RELAXATION * (target - h_i)
+    target = H/W - gain * response(X/W),      x_i += relaxation_i * (target - h_i)
 
 A message holds the present state of all this, so a newer one replaces an older, and loss, delay, duplicates and
 reordering only make it late. Where nothing moves any more, all h_i are equal, and ``response(X/W) = 0``, so the duals
@@ -42,8 +42,11 @@ from barymesh.inbox import Inbox
 from barymesh.network.topology import Network, require_unweighted
 from barymesh.problem import Problem
 
-# the spectrum of the map is in [0, 1]: anything below 2 is stable for a node by itself
-RELAXATION = 1.6
+# the spectrum of the map is in [0, 1]: anything below 2 is stable for a node by itself, but only 1 for nodes that act
+# in step and hear of the target equally late, and their errors then grow at every other step or more often. So a step
+# is LESS where the last one made the error larger, and MORE where not: these balance at 0.42 of all steps
+RELAXATION, LEAST_RELAXATION = 1.6, 0.8
+LESS, MORE = 0.875, 1.1
 # a correction that turns round and keeps this share of its size in one time round the loop was too large
 OVERSHOOT = 0.5
 TURNED, STRAIGHT = -0.3, 0.3
@@ -86,8 +89,9 @@ class SinkhornState(State):
     the target went since), ``loop`` (beats that it took), ``drift`` (the size of X/W), ``left`` and ``rate`` (see
     ``_all_that_is_left``); ``gain`` and ``share`` are set by it.
 
-    ``error``: the distance of the node's measure from the target, in L1. ``measure``: the number of the measure it has,
-    ``drawn``: batches drawn from it. ``sent`` and ``posted``: bytes and messages sent.
+    ``error``: the distance of the node's measure from the target, in L1; ``relaxation``: the size of its steps.
+    ``measure``: the number of the measure it has, ``drawn``: batches drawn from it. ``sent`` and ``posted``: bytes and
+    messages sent.
 
     For the frugal: ``said (m, 3 n)`` and ``said_header (m, HEADER)``, the last message with vectors; ``carry (m, 2
     n)``, what rounding has kept back of the sums.
@@ -124,6 +128,7 @@ class SinkhornState(State):
     rate: Floats
     gain: Floats
     error: Floats
+    relaxation: Floats
     measure: NDArray[np.int64]
     drawn: NDArray[np.int64]
     sent: Floats
@@ -172,7 +177,8 @@ class Sinkhorn(Elastic[SinkhornState]):
             done=none, residual=np.full(m, UNKNOWN), settled=none, correction=np.zeros(shape),
             checkpoint=np.full(m, -1.0), moved=np.full(m, np.inf), loop=none,
             share=np.full(m, LEAST_SHARE), drift=np.full(m, np.inf), left=np.full(m, UNKNOWN),
-            rate=np.ones(m), gain=np.ones(m), error=np.full(m, UNKNOWN), measure=np.arange(m), drawn=counts,
+            rate=np.ones(m), gain=np.ones(m), error=np.full(m, UNKNOWN), relaxation=np.full(m, RELAXATION),
+            measure=np.arange(m), drawn=counts,
             sent=none, posted=none, said=np.zeros((m, 3 * kept)),
             said_header=np.zeros((m, tree.HEADER if self.frugal else 0)), carry=np.zeros((m, 2 * kept)),
         )  # fmt: skip
@@ -204,6 +210,8 @@ class Sinkhorn(Elastic[SinkhornState]):
         known = state.stamp[nodes] >= 0
         errors = np.empty(nodes.size)
         kernels.distances(nodes, known, UNKNOWN, h, state.target, errors)
+        factor = np.where(errors > state.error[nodes], LESS, MORE)
+        state.relaxation[nodes] = np.clip(factor * state.relaxation[nodes], LEAST_RELAXATION, RELAXATION)
         state.error[nodes] = errors
         state.newcomer[nodes[errors <= ARRIVED]] = 0.0
         messages = self._messages(state, nodes, batch.numbers, headers, sums, h, errors)
@@ -215,7 +223,7 @@ class Sinkhorn(Elastic[SinkhornState]):
             self._count(state, nodes)
         state.settled[nodes] = np.maximum(state.settled[nodes], state.whole[nodes])
         moving = (state.stamp[nodes] >= 0) & (state.done[nodes] == 0) & (state.away[nodes] == 0)
-        kernels.move(nodes[moving], RELAXATION, h if moving.all() else h[moving], state.target, state.x)
+        kernels.move(nodes[moving], state.relaxation, h if moving.all() else h[moving], state.target, state.x)
         return messages
 
     def _messages(

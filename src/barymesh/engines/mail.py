@@ -206,6 +206,25 @@ class Mail:
         self.held_slot[self.offsets[node] : self.offsets[node + 1]] = NOWHERE
         self.since[node] = time
 
+    def staleness(self, now: float) -> Floats:
+        """Seconds, at ``now``, since the message that each receiver last found from each neighbour was sent,
+        ``(edges,)``. Changes nothing."""
+        number = self.held_number
+        if self.complete is not None:
+            # what is held is brought up to date seldom there: look, and forget it again
+            kept = self.held_number.copy(), self.held_slot.copy()
+            everybody, nothing = np.arange(self.network.size), np.empty(0, dtype=np.int32)
+            self._look_fast(
+                self.sent_since_settled, everybody, np.arange(self.network.size + 1), everybody,
+                np.full(self.network.size, whole_ticks(now)), self.offsets, self.acted - 1, nothing, nothing,
+            )  # fmt: skip
+            number = self.held_number.copy()
+            self.held_number[:], self.held_slot[:] = kept
+        sender, length = self.network.neighbours, self.ring_time.shape[1]
+        # one that has left the ring is at least as old as the oldest there
+        seen = np.maximum(number, self.acted[sender] - length)
+        return np.asarray(now - np.where(seen < 0, 0.0, self.ring_time[sender, seen & (length - 1)]))
+
     def _take(self, count: int, now: float) -> NDArray[np.int32]:
         """Free rows of the pool."""
         if self.free.size < count:

@@ -46,6 +46,8 @@ class Recorder:
         self.rows: list[tuple[float, ...]] = []
         self.pictured = pictured_nodes(network.size, min(network.size, MOST_PICTURED)) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
+        # what the nodes believed at the last record, (m, n)
+        self.estimates: Floats = np.empty((0, problem.support.size))
         self.seconds = 0.0
 
     def record(
@@ -78,6 +80,7 @@ class Recorder:
                 float(sent),
             )
         )
+        self.estimates = p
         if self.pictured is not None:
             self.snapshots.append(p[self.pictured].astype(np.float32))
         self.seconds += time.perf_counter() - began

@@ -43,6 +43,17 @@ class Simulation(ABC, Generic[S]):
     """A run in virtual time. ``run(until)`` may be called again and again; ``save`` and ``restore`` keep everything.
 
     ``fingerprint`` describes the run; a file of another run is refused.
+
+    Attributes
+    ----------
+    now : float
+        Virtual seconds since the start.
+    activations : int
+        How often nodes have acted, all together.
+    network : Network
+        Who talks to whom.
+    recorder : Recorder
+        What was recorded so far, as ``recorder.rows``.
     """
 
     def __init__(
@@ -76,7 +87,13 @@ class Simulation(ABC, Generic[S]):
         return self.method.bytes(self.state, self.messages)
 
     def duals(self) -> Floats:
-        """``lam (m, n)`` now."""
+        """The potentials now.
+
+        Returns
+        -------
+        array (m, n)
+            ``lam``, a row for each node.
+        """
         return self.method.duals(self.state, self.steps)
 
     @abstractmethod
@@ -147,15 +164,22 @@ class Simulation(ABC, Generic[S]):
             header = json.loads(str(arrays.pop("header")))
             numbers, rows, snapshots = (arrays.pop(name) for name in ("numbers", "rows", "snapshots"))
         except FileNotFoundError as error:
-            raise FileError(f"There is no saved run {path}.") from error
+            raise FileError(
+                f"There is no saved run {path} to go on with. Begin without resume, which makes one."
+            ) from error
         except Exception as error:  # zipfile, zlib, json and missing fields share no base
-            raise FileError(f"{path} is damaged, or not a saved run of barymesh ({error}).") from error
+            raise FileError(
+                f"{path} is damaged, or not a saved run of barymesh ({error}). Begin again without resume."
+            ) from error
         if header.get("format") != FORMAT:
-            raise FileError(f"{path} has run format {header.get('format')}; this version reads format {FORMAT}.")
+            raise FileError(
+                f"{path} has run format {header.get('format')}; this version reads format {FORMAT}. "
+                "Go on with the version that wrote it, or begin again without resume."
+            )
         if header["fingerprint"] != self.fingerprint:
             raise FileError(
                 f"{path} is another run: it was saved with\n  {header['fingerprint']}\nand this one has\n  "
-                f"{self.fingerprint}"
+                f"{self.fingerprint}\nGo on with the settings it had, or begin again without resume."
             )
         parts: dict[str, dict[str, NDArray[Any]]] = {}
         for name, array in arrays.items():

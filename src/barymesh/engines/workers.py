@@ -119,8 +119,21 @@ Place = AbstractContextManager[tuple[Sequence[Sequence[int]], Callable[[Assignme
 
 
 class Gathering:
-    """What all workers have told, put together: ``duals`` and ``node_weights (m, n)``, ``errors (m,)``, ``rows`` of the
-    history, and how far it is: ``now``, seconds since all had begun, and ``activations``."""
+    """What all workers have told, put together.
+
+    Attributes
+    ----------
+    duals, node_weights : array (m, n)
+        Every node's potential and estimate, as told last.
+    errors : array (m,)
+        How far each node believes to be from the barycenter.
+    rows : list of tuple
+        The rows of the history so far.
+    now : float
+        Seconds since all had begun.
+    activations, messages, bytes : int
+        What it took so far.
+    """
 
     def __init__(self, problem: Problem, network: Network, reference: Reference | None) -> None:
         self.problem, self.network, self.reference = problem, network, reference

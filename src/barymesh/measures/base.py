@@ -55,7 +55,10 @@ class Discretisation:
 
 
 class Measure(ABC):
-    """A probability measure on R^d."""
+    """A probability measure on R^d: what all kinds of measures share.
+
+    Derive from it for a kind of your own.
+    """
 
     @property
     @abstractmethod
@@ -64,11 +67,35 @@ class Measure(ABC):
 
     @abstractmethod
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """Independent draws, ``(size, d)``."""
+        """Independent draws.
+
+        Parameters
+        ----------
+        size : int
+            How many.
+        rng : numpy.random.Generator
+            Where to draw from.
+
+        Returns
+        -------
+        array (size, d)
+            The draws.
+        """
 
     @abstractmethod
     def atoms(self, how: Discretisation) -> Atoms:
-        """The measure itself if it is discrete, a quadrature where there is one, else a sample."""
+        """The measure itself if it is discrete, a quadrature where there is one, else a sample.
+
+        Parameters
+        ----------
+        how : Discretisation
+            Around which ``support``, at which ``resolution``, with how many ``samples`` from which ``generator``.
+
+        Returns
+        -------
+        Atoms
+            Weighted points.
+        """
 
 
 def discretise(measures: list[Measure], how: Callable[[int], Discretisation]) -> list[Atoms]:

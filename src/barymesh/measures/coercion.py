@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from barymesh.checks import as_floats
+from barymesh.checks import as_floats, is_array
 from barymesh.errors import DimensionError, MeasureError
 from barymesh.measures.base import Measure
 from barymesh.measures.distribution import Distribution
@@ -38,8 +38,8 @@ def as_measures(given: Any, support: Support | None = None, *, histograms_have_c
         )
     if isinstance(given, str | bytes) or hasattr(given, "__fspath__"):
         raise MeasureError(f"{given!r} is a path, not measures. Read it first with barymesh.read_measures({given!r}).")
-    if hasattr(given, "__array__"):
-        measures = _from_stack(np.asarray(given), support, histograms_have_cost)
+    if is_array(given):
+        measures = _from_stack(as_floats(given, "A stack of measures", MeasureError), support, histograms_have_cost)
     elif isinstance(given, Mapping):
         raise MeasureError("Measures were given as a dictionary; give a list, for instance list(measures.values()).")
     elif isinstance(given, Iterable):
@@ -56,13 +56,15 @@ def _from_item(item: Any, support: Support | None) -> Measure:
         return item
     if hasattr(item, "rvs"):
         return Distribution(item)
-    if callable(item) and not hasattr(item, "__array__"):
+    if callable(item) and not is_array(item):
         return Sampler(item)
     if isinstance(item, str | bytes) or hasattr(item, "__fspath__"):
         raise MeasureError(f"{item!r} is a path. Read it first with barymesh.read_measures([...]).")
     try:
         array = as_floats(item, "An item of the list", MeasureError)
     except MeasureError as error:
+        if is_array(item):
+            raise
         raise MeasureError(
             f"An object of type {type(item).__name__} is no measure. Give a measure of barymesh, an array of "
             f"samples (N, d), "
@@ -106,15 +108,14 @@ def _from_flat(array: np.ndarray[Any, np.dtype[np.float64]], support: Support | 
         raise DimensionError(
             f"a flat array of {array.size} numbers is neither samples in {support.dimension} dimensions nor a "
             f"histogram on the "
-            f"{support.size} points of the support."
+            f"{support.size} points of the support. Give samples (N, {support.dimension}), or one mass for each point."
         )
     return Empirical(array)
 
 
 def _from_stack(
-    stack: np.ndarray[Any, np.dtype[Any]], support: Support | None, histograms_have_cost: bool
+    values: np.ndarray[Any, np.dtype[np.float64]], support: Support | None, histograms_have_cost: bool
 ) -> list[Measure]:
-    values = as_floats(stack, "A stack of measures", MeasureError)
     if values.ndim < 2:
         raise MeasureError(
             f"An array of shape {values.shape} is not a stack of measures. Rows are measures: for one histogram "

@@ -19,6 +19,18 @@ class Distribution(Measure):
 
     One-dimensional ones that have ``ppf`` get a deterministic oracle: the midpoints of 2048 slices of equal
     probability. Others are sampled.
+
+    Parameters
+    ----------
+    frozen : object with ``rvs``
+        A frozen distribution of ``scipy.stats``, or anything that answers like one.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from barymesh import Distribution
+    >>> Distribution(stats.gamma(3)).dimension
+    1
     """
 
     def __init__(self, frozen: Any) -> None:

@@ -10,7 +10,21 @@ from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_ma
 
 
 class Empirical(Measure):
-    """Mass at the given ``points (N, d)``: equal, or in proportion to ``weights (N,)``."""
+    """Samples: mass at the given points, equal or in proportion to weights.
+
+    Parameters
+    ----------
+    points : array (N, d) or (N,)
+        Where the mass is; a flat list is on the line.
+    weights : array (N,), optional
+        How much of it, normalised to sum 1. Equal by default.
+
+    Examples
+    --------
+    >>> from barymesh import Empirical
+    >>> Empirical([[0, 0], [1, 2]], weights=[1, 3]).weights
+    array([0.25, 0.75])
+    """
 
     def __init__(self, points: ArrayLike, weights: ArrayLike | None = None) -> None:
         self.points = as_points(points, "A measure given by samples")

@@ -24,10 +24,29 @@ MOST_TENSOR_DIMENSIONS = 3
 
 
 class Gaussian(Measure):
-    """The normal distribution with the given mean ``(d,)`` and either ``std`` (scalar or per axis) or ``cov (d, d)``.
+    """The normal distribution with the given mean and either standard deviations or a covariance.
 
     Its oracle is a Gauss-Hermite quadrature (a tensor product of them in 2-D and 3-D), fine enough for the problem's
-    reg and support unless ``order`` fixes the number of nodes along each axis; beyond 3-D, a sample.
+    reg and support; beyond 3-D, a sample.
+
+    Parameters
+    ----------
+    mean : float or array (d,)
+        Its centre.
+    std : float or array (d,), optional
+        One deviation for all axes, or one for each. Give this or ``cov``.
+    cov : array (d, d), optional
+        The covariance matrix.
+    order : int, optional
+        Nodes of the quadrature along each axis; by default as many as reg and support need.
+
+    Examples
+    --------
+    >>> from barymesh import Gaussian
+    >>> Gaussian([0, 1], 0.5)
+    Gaussian(mean=[0.0, 1.0], cov=[[0.25, 0.0], [0.0, 0.25]])
+    >>> Gaussian([0, 1], cov=[[1, 0.5], [0.5, 1]]).dimension
+    2
     """
 
     def __init__(
@@ -64,16 +83,25 @@ class Gaussian(Measure):
                     f"The cov of a Gaussian has shape {self.cov.shape}; its mean has {d} coordinates, so ({d}, {d}) "
                     f"is needed."
                 )
-            if not np.isfinite(self.cov).all() or not np.allclose(
-                self.cov, self.cov.T, atol=1e-8 * np.abs(self.cov).max()
-            ):
-                raise MeasureError("The cov of a Gaussian must be a finite symmetric matrix.")
+            if not np.isfinite(self.cov).all():
+                row, column = np.argwhere(~np.isfinite(self.cov))[0]
+                raise MeasureError(
+                    f"The cov of a Gaussian has the value {self.cov[row, column]} at row {row}, column {column}; all "
+                    "must be finite."
+                )
+            if not np.allclose(self.cov, self.cov.T, atol=1e-8 * np.abs(self.cov).max()):
+                skew = np.abs(self.cov - self.cov.T).max()
+                raise MeasureError(
+                    f"The cov of a Gaussian differs from its transpose by up to {skew:.3g}; it must be symmetric. Use "
+                    "(cov + cov.T) / 2."
+                )
         try:
             self.root = np.linalg.cholesky(self.cov)
         except np.linalg.LinAlgError as error:
             smallest = np.linalg.eigvalsh(self.cov)[0]
             raise MeasureError(
-                f"The cov of a Gaussian must be positive definite; its smallest eigenvalue is {smallest:.3g}."
+                f"The cov of a Gaussian must be positive definite; its smallest eigenvalue is {smallest:.3g}. "
+                "Add a little to its diagonal, or use Empirical where it is flat."
             ) from error
         self.order = (
             None if order is None else whole_number("The quadrature order of a Gaussian", order, 1, MeasureError)

@@ -11,9 +11,22 @@ from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_ma
 
 
 class Histogram(Measure):
-    """Masses at ``points (N, d)``, or on the support of the barycenter where no points are given.
+    """Masses on points of their own, or on the support of the barycenter.
 
-    The masses need not sum to 1. Histograms with equal points share them in the solver.
+    Histograms with equal points share them in the solver.
+
+    Parameters
+    ----------
+    masses : array (N,)
+        How much there is at each point; normalised to sum 1.
+    points : array (N, d), optional
+        Where; by default on the points of the support, in their order.
+
+    Examples
+    --------
+    >>> from barymesh import Histogram
+    >>> Histogram([1, 2, 1], points=[0.0, 0.5, 1.0]).masses
+    array([0.25, 0.5 , 0.25])
     """
 
     def __init__(self, masses: ArrayLike, points: ArrayLike | None = None) -> None:

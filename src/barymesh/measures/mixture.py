@@ -15,11 +15,27 @@ from barymesh.measures.gaussian import Gaussian
 
 
 class Mixture(Measure):
-    """``sum_k weights[k] * components[k]``; uniform weights if none are given."""
+    """A weighted mixture of measures: ``sum_k weights[k] * components[k]``.
+
+    Parameters
+    ----------
+    components : list of Measure
+        What is mixed; all of the same dimension.
+    weights : array (K,), optional
+        The share of each, normalised to sum 1. Uniform by default.
+
+    Examples
+    --------
+    >>> from barymesh import Empirical, Gaussian, Mixture
+    >>> Mixture([Gaussian(0, 1), Empirical([3.0, 3.5])], [0.9, 0.1]).weights
+    array([0.9, 0.1])
+    """
 
     def __init__(self, components: Sequence[Measure], weights: ArrayLike | None = None) -> None:
         if isinstance(components, Measure):
-            raise MeasureError("A mixture needs a list of measures; one was given by itself.")
+            raise MeasureError(
+                "A mixture needs a list of measures; one was given by itself. Write [measure] for a list of one."
+            )
         self.components = list(components)
         strangers = [type(c).__name__ for c in self.components if not isinstance(c, Measure)]
         if strangers:
@@ -44,7 +60,28 @@ class Mixture(Measure):
 
     @classmethod
     def of_gaussians(cls, means: ArrayLike, stds: ArrayLike, weights: ArrayLike | None = None) -> Mixture:
-        """A mixture of Gaussians from their means ``(K,)`` or ``(K, d)`` and standard deviations, one each."""
+        """A mixture of Gaussians.
+
+        Parameters
+        ----------
+        means : array (K,) or (K, d)
+            Their centres.
+        stds : float or array (K,)
+            Their standard deviations, one for all or one for each.
+        weights : array (K,), optional
+            The share of each. Uniform by default.
+
+        Returns
+        -------
+        Mixture
+            Of K Gaussians.
+
+        Examples
+        --------
+        >>> from barymesh import Mixture
+        >>> len(Mixture.of_gaussians([0, 3], [0.3, 0.8]).components)
+        2
+        """
         centres = np.atleast_1d(as_floats(means, "The means of a mixture", MeasureError))
         given = as_floats(stds, "The stds of a mixture", MeasureError)
         if given.shape not in ((), (1,), (len(centres),)):

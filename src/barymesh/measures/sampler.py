@@ -13,9 +13,19 @@ from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
 
 
 class Sampler(Measure):
-    """A callable ``(size, rng) -> samples``, ``(size, d)`` or ``(size,)`` on the line.
+    """A measure known only through a function that draws from it.
 
-    ``rng`` is a ``numpy.random.Generator``; draw from it and nothing else, so that runs repeat exactly.
+    Parameters
+    ----------
+    function : function ``(size, rng) -> samples``
+        Returns ``(size, d)``, or ``(size,)`` on the line. ``rng`` is a ``numpy.random.Generator``; draw from it and
+        nothing else, so that runs repeat exactly.
+
+    Examples
+    --------
+    >>> from barymesh import Sampler
+    >>> Sampler(lambda size, rng: rng.exponential(2.0, (size, 3))).dimension
+    3
     """
 
     def __init__(self, function: Callable[[int, np.random.Generator], Any]) -> None:

@@ -16,9 +16,21 @@ from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
 class Stays(Measure):
     """A measure that is loaded by the worker which has its node, never by the caller.
 
-    ``source``: the path of a file of one measure (as for ``read_measures``), or a function, called with ``arguments``,
-    that returns what a list of measures may hold. A worker that is started again loads it again, and must get the same.
-    ``at``: the address of the machine of a Ray cluster that has it; by default every machine can load it.
+    Parameters
+    ----------
+    source : path or function
+        The path of a file of one measure (as for ``read_measures``), or a function that returns what a list of measures
+        may hold. A worker that is started again loads it again, and must get the same.
+    *arguments
+        What the function is called with.
+    at : str, optional
+        The address of the machine of a Ray cluster that has it; by default every machine can load it.
+
+    Examples
+    --------
+    >>> from barymesh import Stays
+    >>> Stays("/data/north.csv", at="10.0.0.2")
+    Stays(/data/north.csv)
     """
 
     def __init__(self, source: str | Path | Callable[..., Any], *arguments: Any, at: str | None = None) -> None:
@@ -31,7 +43,13 @@ class Stays(Measure):
         self.source, self.arguments, self.at = source, arguments, at
 
     def load(self) -> Any:
-        """What it stands for; a MeasureError that says why it cannot be had."""
+        """Load it, here and now.
+
+        Returns
+        -------
+        Measure, array, or whatever else stands for one
+            What it stands for; a MeasureError says why it cannot be had.
+        """
         from barymesh.files import read_measure
 
         try:

@@ -56,7 +56,15 @@ class Delay(ABC):
 
 @dataclass(frozen=True)
 class Categorical(Delay):
-    """One of ``values`` seconds, equally likely unless ``probabilities`` are given. The default is the paper's."""
+    """One of some values, at random; the default is the paper's. As text: ``"categorical"``.
+
+    Parameters
+    ----------
+    values : tuple of float, default=(0.2, 0.4, 0.6, 0.8, 1.0)
+        Seconds.
+    probabilities : tuple of float, optional
+        Of each value; equally likely by default.
+    """
 
     values: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
     probabilities: tuple[float, ...] | None = None
@@ -82,7 +90,13 @@ class Categorical(Delay):
 
 @dataclass(frozen=True)
 class Constant(Delay):
-    """Always the same number of seconds."""
+    """Always the same. As text: ``"constant:seconds=0.1"``.
+
+    Parameters
+    ----------
+    seconds : float, default=0.2
+        How long.
+    """
 
     seconds: float = 0.2
 
@@ -92,7 +106,13 @@ class Constant(Delay):
 
 @dataclass(frozen=True)
 class Uniform(Delay):
-    """Uniform between ``low`` and ``high`` seconds."""
+    """Anything between two numbers, equally likely. As text: ``"uniform:low=0.1,high=0.5"``.
+
+    Parameters
+    ----------
+    low, high : float, default=0 and 1
+        Seconds.
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -106,7 +126,17 @@ class Uniform(Delay):
 
 @dataclass(frozen=True)
 class LogNormal(Delay):
-    """``median * exp(sigma z)`` seconds with z standard normal: mostly near the median, sometimes far above."""
+    """Mostly near the median, sometimes far above. As text: ``"lognormal:median=0.3,sigma=0.5"``.
+
+    It is ``median * exp(sigma z)`` seconds, with z standard normal.
+
+    Parameters
+    ----------
+    median : float, default=0.4
+        Seconds; half of the messages take longer.
+    sigma : float, default=0.5
+        How far they spread.
+    """
 
     median: float = 0.4
     sigma: float = 0.5
@@ -118,8 +148,22 @@ class LogNormal(Delay):
 
 @dataclass(frozen=True)
 class PerEdge(Delay):
-    """A delay for each link: ``seconds`` is a matrix ``(m, m)`` (sender, receiver), or a mapping from pairs; links that
-    are not named take ``default``. ``jitter`` is a further delay added to each message."""
+    """A delay for each link.
+
+    Parameters
+    ----------
+    seconds : array (m, m), or mapping from (sender, receiver) to float
+        How long messages take on each link; a pair stands for both directions, unless both are named.
+    default : float, default=0.2
+        For links that are not named.
+    jitter : Delay, default=Constant(0.0)
+        A further delay added to each message.
+
+    Examples
+    --------
+    >>> from barymesh.network import PerEdge, Uniform
+    >>> far = PerEdge({(0, 1): 2.0}, default=0.1, jitter=Uniform(0, 0.05))
+    """
 
     seconds: ArrayLike | Mapping[tuple[int, int], float]
     default: float = 0.2
@@ -135,7 +179,9 @@ class PerEdge(Delay):
             known = set(zip(sender.tolist(), receiver.tolist(), strict=True))
             strangers = [pair for pair in self.seconds if pair not in known]
             if strangers:
-                raise OptionError(f"A delay is given for {strangers[0]}, which is not an edge of the network.")
+                raise OptionError(
+                    f"A delay is given for {strangers[0]}, which is not an edge of the network. Leave it out."
+                )
             offset = np.array(
                 [pairs.get(pair, default) for pair in zip(sender.tolist(), receiver.tolist(), strict=True)]
             )
@@ -154,8 +200,15 @@ class PerEdge(Delay):
 
 @dataclass(frozen=True)
 class Trace(Delay):
-    """Recorded delays, in seconds: used in turn by every edge from a place of its own, over and over. A mapping from
-    (sender, receiver) to recordings gives each named edge its own; a path names a file with one delay a line."""
+    """Recorded delays, used in turn by every edge from a place of its own, over and over.
+
+    As text, in a configuration file: ``"trace:seconds=ping.csv"``.
+
+    Parameters
+    ----------
+    seconds : array, path, or mapping from (sender, receiver) to array
+        The recording; a file with one delay a line; or a recording for each edge.
+    """
 
     seconds: ArrayLike | Mapping[tuple[int, int], ArrayLike] | Path
 
@@ -167,7 +220,10 @@ class Trace(Delay):
             pairs = list(zip(network.neighbours.tolist(), receiver.tolist(), strict=True))
             missing = [pair for pair in pairs if pair not in records]
             if missing:
-                raise OptionError(f"There is no recorded delay from node {missing[0][0]} to node {missing[0][1]}.")
+                raise OptionError(
+                    f"There is no recorded delay from node {missing[0][0]} to node {missing[0][1]}. "
+                    "Give one for each direction of each edge, or one list for all."
+                )
             values = np.concatenate([records[pair] for pair in pairs] or [np.empty(0)])
             count = np.array([records[pair].size for pair in pairs], dtype=np.intp)
             first = np.cumsum(count) - count

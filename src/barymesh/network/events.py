@@ -16,7 +16,15 @@ from barymesh.network.topology import Network
 
 @dataclass(frozen=True)
 class Leave:
-    """The node tells its neighbours that it goes, and takes its measure with it."""
+    """A node tells its neighbours that it goes, and takes its measure with it. As text: ``"leave:node=3,at=20"``.
+
+    Parameters
+    ----------
+    node : int
+        Which.
+    at : float
+        When, in virtual seconds.
+    """
 
     node: int
     at: float
@@ -24,7 +32,15 @@ class Leave:
 
 @dataclass(frozen=True)
 class Join:
-    """The node takes part from this time on, and not before, unless it was there and left."""
+    """A node takes part from now on, and not before, unless it was there and left. As text: ``"join:node=4,at=30"``.
+
+    Parameters
+    ----------
+    node : int
+        Which.
+    at : float
+        When, in virtual seconds.
+    """
 
     node: int
     at: float
@@ -32,7 +48,17 @@ class Join:
 
 @dataclass(frozen=True)
 class NewData:
-    """From this time on the node has this measure in place of the one it had."""
+    """From now on the node has another measure in place of the one it had.
+
+    Parameters
+    ----------
+    node : int
+        Which.
+    at : float
+        When, in virtual seconds.
+    measure : Measure, array or function
+        What it has from then on.
+    """
 
     node: int
     at: float
@@ -99,7 +125,7 @@ def plan(events: Iterable[Any], network: Network) -> Plan:
 
 def _require_connected(network: Network, present: NDArray[np.bool_], when: str) -> None:
     if not present.any():
-        raise OptionError(f"{when} no node would be left.")
+        raise OptionError(f"{when} no node would be left. Let one stay.")
     import networkx as nx
 
     graph = nx.Graph()
@@ -108,4 +134,7 @@ def _require_connected(network: Network, present: NDArray[np.bool_], when: str) 
     parts = sorted(nx.connected_components(graph), key=len)
     if len(parts) > 1:
         shown = ", ".join(str(node) for node in sorted(parts[0])[:10])
-        raise OptionError(f"{when} the nodes that are there fall into {len(parts)} parts; one of them: {shown}.")
+        raise OptionError(
+            f"{when} the nodes that are there fall into {len(parts)} parts; one of them: {shown}. "
+            "Let other nodes leave, or add edges that join them."
+        )

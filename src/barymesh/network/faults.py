@@ -22,21 +22,41 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Loss:
-    """Every message is lost with this probability."""
+    """Messages are lost. As text: ``"loss:probability=0.2"``.
+
+    Parameters
+    ----------
+    probability : float
+        Of each message.
+    """
 
     probability: float
 
 
 @dataclass(frozen=True)
 class Duplication:
-    """Every message is sent twice with this probability; the copy takes its own time."""
+    """Messages are sent twice; the copy takes its own time. As text: ``"duplication:probability=0.1"``.
+
+    Parameters
+    ----------
+    probability : float
+        Of each message.
+    """
 
     probability: float
 
 
 @dataclass(frozen=True)
 class Reordering:
-    """With this probability a message is held up by as much as ``extra`` seconds more, so that later ones overtake."""
+    """Messages are held up, so that later ones overtake. As text: ``"reordering:probability=0.1,extra=1"``.
+
+    Parameters
+    ----------
+    probability : float
+        Of each message.
+    extra : float, default=1
+        By as many seconds at most.
+    """
 
     probability: float
     extra: float = 1.0
@@ -44,7 +64,15 @@ class Reordering:
 
 @dataclass(frozen=True)
 class Sleep:
-    """The node does nothing from ``start`` to ``stop``; its messages wait for it."""
+    """The node does nothing for a while; its messages wait for it. As text: ``"sleep:node=3,start=10,stop=20"``.
+
+    Parameters
+    ----------
+    node : int
+        Which.
+    start, stop : float
+        Virtual seconds; without ``stop`` it never ends.
+    """
 
     node: int
     start: float
@@ -53,8 +81,19 @@ class Sleep:
 
 @dataclass(frozen=True)
 class Crash:
-    """The node is dead from ``start`` to ``stop``, and messages that reach it then are lost. Without ``memory`` it
-    comes back as it first began, knowing nothing of its neighbours."""
+    """The node is dead for a while, and messages that reach it then are lost.
+
+    As text: ``"crash:node=3,start=10,stop=20,memory=false"``.
+
+    Parameters
+    ----------
+    node : int
+        Which.
+    start, stop : float
+        Virtual seconds; without ``stop`` it never ends.
+    memory : bool, default=True
+        Whether it goes on where it was; otherwise it comes back as it first began, knowing nothing of its neighbours.
+    """
 
     node: int
     start: float
@@ -64,7 +103,17 @@ class Crash:
 
 @dataclass(frozen=True)
 class LinkDown:
-    """Messages sent over the link between the two nodes from ``start`` to ``stop`` are lost, both ways."""
+    """Messages sent over a link are lost for a while, both ways.
+
+    As text: ``"link_down:first=0,second=1,start=5,stop=9"``.
+
+    Parameters
+    ----------
+    first, second : int
+        The nodes that it joins.
+    start, stop : float
+        Virtual seconds; without ``stop`` it never ends.
+    """
 
     first: int
     second: int
@@ -193,5 +242,5 @@ def _edge(fault: Any, receiver: int, sender: int, network: Network) -> int:
     own = network.neighbours[network.offsets[receiver] : network.offsets[receiver + 1]]
     place = int(np.searchsorted(own, sender))
     if place == own.size or own[place] != sender:
-        raise OptionError(f"{fault}: there is no link between nodes {sender} and {receiver}.")
+        raise OptionError(f"{fault}: there is no link between nodes {sender} and {receiver}. Name two neighbours.")
     return int(network.offsets[receiver]) + place

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.checks import as_floats, whole_number
+from barymesh.checks import as_floats, is_array, whole_number
 from barymesh.errors import NetworkError
 from barymesh.named import parse_named
 from barymesh.network import generators, random_generators
@@ -46,14 +46,36 @@ ROUNDING = 1e-9
 
 
 def as_network(value: Any, size: int, seed: int = 0) -> Network:
-    """A network with one node for each of the ``size`` measures, from
+    """A network with one node for each measure, from whatever users have.
 
-    - a Network;
-    - a name, such as "cycle", with arguments as in "watts_strogatz:k=6,p=0.2";
-    - an undirected ``networkx.Graph``, its nodes numbered in the graph's own order unless they are 0..m-1;
-    - an adjacency or Laplacian matrix ``(m, m)``, as a NumPy or SciPy sparse array;
-    - a file of edges (.csv, .txt, .edges): two nodes and perhaps a weight a line, # for comments;
-    - a list of pairs of nodes, or of triples with a weight.
+    Parameters
+    ----------
+    value : Network, str, graph, array, path or list
+        One of
+
+        - a Network;
+        - a name, such as "cycle", with arguments as in "watts_strogatz:k=6,p=0.2";
+        - an undirected ``networkx.Graph``, its nodes numbered in the graph's own order unless they are 0..m-1;
+        - an adjacency or Laplacian matrix ``(m, m)``, as a NumPy or SciPy sparse array;
+        - a file of edges (.csv, .txt, .edges): two nodes and perhaps a weight a line, # for comments;
+        - a list of pairs of nodes, or of triples with a weight.
+    size : int
+        The number of measures.
+    seed : int, default=0
+        For networks that are drawn at random.
+
+    Returns
+    -------
+    Network
+        With ``size`` nodes, connected.
+
+    Examples
+    --------
+    >>> from barymesh.network import as_network
+    >>> as_network("grid:rows=2", 6)
+    Network(grid(2 x 3): 6 nodes, 7 edges)
+    >>> as_network([(0, 1), (1, 2)], 3)
+    Network(list of edges: 3 nodes, 2 edges)
     """
     whole_number("The number of measures", size, 1, NetworkError)
     whole_number("seed", seed, None, NetworkError)
@@ -67,7 +89,7 @@ def as_network(value: Any, size: int, seed: int = 0) -> Network:
     # whoever holds a graph has imported networkx
     elif networkx is not None and isinstance(value, networkx.Graph):
         network = _from_graph(value)
-    elif hasattr(value, "toarray") or hasattr(value, "__array__"):
+    elif hasattr(value, "toarray") or is_array(value):
         network = _from_matrix(value)
     elif isinstance(value, Iterable):
         network = _from_pairs(value, size)
@@ -112,7 +134,10 @@ def _from_graph(graph: Any) -> Network:
     given = [weight for _, _, weight in graph.edges.data("weight", default=1)]
     weights = as_floats(given, "The edge attribute 'weight'", NetworkError)
     check_edges(names, edges, weights)
-    return Network(len(names), edges, weights, name=graph.name or "graph")
+    places = [graph.nodes[name].get("pos") for name in names]
+    # networkx has no rule for what "pos" is: only pairs of coordinates are taken
+    drawn = all(place is not None and np.shape(place) == (2,) for place in places)
+    return Network(len(names), edges, weights, name=graph.name or "graph", positions=places if drawn else None)
 
 
 def _from_matrix(given: Any) -> Network:
@@ -177,7 +202,10 @@ def _refuse_entries(matrix: Any, bad: NDArray[np.bool_], what: str, remedy: str)
 def _from_pairs(pairs: Iterable[Any], size: int) -> Network:
     rows = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in pairs]
     if not rows and size > 1:
-        raise NetworkError(f"The list of edges is empty, but {size} measures need a connected network.")
+        raise NetworkError(
+            f"The list of edges is empty, but {size} measures need a connected network. "
+            "Give pairs of nodes, or a name such as 'cycle'."
+        )
     for row in rows:
         if len(row) not in (2, 3) or not all(isinstance(node, int | np.integer) for node in row[:2]):
             raise NetworkError(

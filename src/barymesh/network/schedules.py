@@ -52,8 +52,15 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class Windowed(Schedule):
-    """The paper's schedule: in every window of ``period`` seconds all nodes act one by one, in a fresh random order
-    drawn from a common seed. The node of rank r in window w acts at ``period * (w + r/m)``."""
+    """The paper's schedule: in every window all nodes act one by one, in a fresh random order. As text: ``"windowed"``.
+
+    The node of rank r in window w acts at ``period * (w + r/m)``.
+
+    Parameters
+    ----------
+    period : float, default=0.2
+        Seconds of a window.
+    """
 
     period: float = 0.2
 
@@ -79,10 +86,18 @@ class _WindowClock(Clock):
 
 @dataclass(frozen=True)
 class Poisson(Schedule):
-    """Every node acts on its own clock, at random: on average ``rate`` times a second, times its speed.
+    """Every node acts on its own clock, at random. As text: ``"poisson:rate=5"``.
 
-    ``speeds``: one number for each node, or None; ``slow_share`` of the nodes, drawn from the seed, are ``slowdown``
-    times slower than the rest.
+    Parameters
+    ----------
+    rate : float, default=5
+        How often a second on average, for a node of speed 1.
+    speeds : array (m,), optional
+        The speed of each node; all 1 by default.
+    slow_share : float, default=0
+        The share of nodes, drawn from the seed, that are slower than the rest.
+    slowdown : float, default=10
+        How many times slower they are.
     """
 
     rate: float = 5.0
@@ -98,8 +113,23 @@ class Poisson(Schedule):
 
 @dataclass(frozen=True)
 class Periodic(Schedule):
-    """Every node acts on its own clock, every ``period`` seconds over its speed, each time off by up to ``jitter`` of
-    that, and from a random start. Speeds as for ``Poisson``."""
+    """Every node acts on its own clock, at even times from a random start.
+
+    As text: ``"periodic:period=0.2,jitter=0.1"``.
+
+    Parameters
+    ----------
+    period : float, default=0.2
+        Seconds between two activations, for a node of speed 1.
+    jitter : float, default=0.1
+        Each time is off by up to this share of the period.
+    speeds : array (m,), optional
+        The speed of each node; all 1 by default.
+    slow_share : float, default=0
+        The share of nodes, drawn from the seed, that are slower than the rest.
+    slowdown : float, default=10
+        How many times slower they are.
+    """
 
     period: float = 0.2
     jitter: float = 0.1
@@ -162,7 +192,10 @@ def _positive(value: float, what: str) -> float:
 def _speeds(speeds: ArrayLike | None, slow_share: float, slowdown: float, size: int, seed: int) -> Floats:
     given = np.ones(size) if speeds is None else as_floats(speeds, "The speeds of a schedule", OptionError)
     if given.shape != (size,) or not (np.isfinite(given) & (given > 0)).all():
-        raise OptionError(f"The speeds of a schedule must be {size} positive numbers, one for each node.")
+        raise OptionError(
+            f"The speeds of a schedule have shape {given.shape} and a least value of {given.min(initial=np.inf):g}; "
+            f"give {size} positive numbers, one for each node."
+        )
     share = real_number(slow_share)
     if share is None or not 0 <= share <= 1:
         raise OptionError(f"slow_share is {slow_share!r}; it must be between 0 and 1.")

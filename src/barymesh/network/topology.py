@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, whole_number
 from barymesh.errors import NetworkError
+
+if TYPE_CHECKING:
+    from barymesh.report.figure import Figure
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -26,9 +29,37 @@ ROWS = 256
 class Network:
     """An undirected, connected, simple graph on nodes 0..m-1.
 
-    ``edges (E, 2)``: i < j, sorted; ``weights (E,)``, or None if every edge weighs 1. Neighbours, receiver by receiver:
-    node i hears from ``neighbours[offsets[i]:offsets[i + 1]]``, in ascending order. So a position e in ``neighbours
-    (2E,)`` is a directed edge, and ``reverse[e]`` is the position of the same edge in the other direction.
+    Parameters
+    ----------
+    size : int
+        The number of nodes, m.
+    edges : array (E, 2)
+        Pairs of nodes that talk to each other, each pair once.
+    weights : array (E,), optional
+        Positive weights of the edges; by default every edge weighs 1.
+    name : str, default="custom"
+        What to call it.
+    positions : array (m, 2), optional
+        Where to draw the nodes.
+
+    Attributes
+    ----------
+    edges : array (E, 2)
+        Sorted, i < j in each.
+    weights : array (E,) or None
+        None if every edge weighs 1.
+    neighbours, offsets : array (2E,) and (m + 1,)
+        Node i hears from ``neighbours[offsets[i]:offsets[i + 1]]``, in ascending order. So a position e in
+        ``neighbours`` is a directed edge, sorted by receiver.
+    reverse : array (2E,)
+        ``reverse[e]`` is the position of the same edge in the other direction.
+
+    Examples
+    --------
+    >>> from barymesh.network import Network
+    >>> network = Network(4, [(0, 1), (1, 2), (2, 3)])
+    >>> network, network.diameter, network.neighbours_of(1)
+    (Network(custom: 4 nodes, 3 edges), 3, array([0, 2]))
     """
 
     def __init__(
@@ -69,7 +100,18 @@ class Network:
                 array.flags.writeable = False
 
     def among(self, present: NDArray[np.bool_]) -> Network:
-        """The part of the network between the nodes ``present (m,)``, numbered anew."""
+        """The part of the network between some nodes, numbered anew.
+
+        Parameters
+        ----------
+        present : array (m,) of bool
+            Who is there.
+
+        Returns
+        -------
+        Network
+            Theirs.
+        """
         if present.all():
             return self
         number = np.cumsum(present) - 1
@@ -79,7 +121,18 @@ class Network:
         return Network(int(present.sum()), number[self.edges[kept]], weights, name=self.name, positions=positions)
 
     def neighbours_of(self, node: int) -> Indices:
-        """The neighbours of a node, in the order of their numbers."""
+        """The neighbours of a node, in the order of their numbers.
+
+        Parameters
+        ----------
+        node : int
+            Its number.
+
+        Returns
+        -------
+        array of int
+            Theirs.
+        """
         return self.neighbours[self.offsets[node] : self.offsets[node + 1]]
 
     @cached_property
@@ -139,12 +192,29 @@ class Network:
         known: Floats | None = vars(self).get("positions", self._given_positions)
         return known
 
-    def to_networkx(self) -> Any:
-        """The same graph as a ``networkx.Graph``, with edge attribute "weight" if it has weights."""
+    def to_networkx(self, *, positions: bool = False) -> Any:
+        """The same graph as a ``networkx.Graph``, with edge attribute "weight" if it has weights.
+
+        Nodes have the attribute "pos" if their positions were given or have been computed.
+        ``networkx.draw(graph, dict(graph.nodes.data("pos")))`` then draws it as it is drawn here.
+
+        Parameters
+        ----------
+        positions : bool, default=False
+            Whether to compute the positions if they are not known.
+
+        Returns
+        -------
+        networkx.Graph
+            A new one.
+        """
         import networkx
 
         graph = networkx.Graph(name=self.name)
         graph.add_nodes_from(range(self.size))
+        places = self.positions if positions else self.known_positions
+        if places is not None:
+            networkx.set_node_attributes(graph, dict(enumerate(map(tuple, places.tolist()))), "pos")
         graph.add_edges_from(self.edges.tolist())
         if self.weights is not None:
             networkx.set_edge_attributes(
@@ -152,8 +222,25 @@ class Network:
             )
         return graph
 
+    def plot(self) -> Figure:
+        """A figure of its nodes and edges.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not shown yet.
+        """
+        from barymesh.report.network_plot import plot_network
+
+        return plot_network(self)
+
     def __repr__(self) -> str:
         return f"Network({self.name}: {self.size} nodes, {len(self.edges)} edges)"
+
+    def _repr_html_(self) -> str:
+        from barymesh.report.html import network_as_html
+
+        return network_as_html(self)
 
 
 def require_unweighted(network: Network, method_name: str) -> None:
@@ -248,7 +335,9 @@ def _as_pairs(edges: ArrayLike) -> Indices:
     try:
         pairs = np.asarray(edges)
     except ValueError as error:
-        raise NetworkError(f"The edges are not all pairs of nodes ({error}).") from error
+        raise NetworkError(
+            f"The edges are not all pairs of nodes ({error}). Give pairs of node numbers (E, 2)."
+        ) from error
     if pairs.size == 0:
         return np.empty((0, 2), dtype=np.intp)
     if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2:

@@ -27,10 +27,9 @@ from numpy.typing import NDArray
 from barymesh.errors import FileError
 from barymesh.grid import Grid
 from barymesh.history import History
-from barymesh.output import as_csv
 from barymesh.paper.experiments import Plan
 from barymesh.paper.study import Experiment, Floats, Run, Setting, Study, Sweep
-from barymesh.safe_write import replacing, write_text
+from barymesh.safe_write import replacing, write_csv, write_text
 from barymesh.support import Support
 
 DATA, TIMING = "data", "timing.json"
@@ -58,16 +57,14 @@ class Certified:
 
 def write_run(target: Path, fingerprint: str, run: Run) -> None:
     """Write ``target.csv`` and ``target.npz``."""
-    history = run.history.columns
-    rows = zip(*(column.tolist() for column in history.values()), strict=True)
-    write_text(_with(target, ".csv"), as_csv(history, rows))
+    run.history.to_csv(_with(target, ".csv"))
     arrays: dict[str, NDArray[Any]] = {
         "step": np.array(np.nan if run.step is None else run.step),
         "status": np.array(run.status),
         "times": np.array(list(run.means)),
         "means": np.array(list(run.means.values())),
     }
-    columns = {f"history_{name}": column for name, column in history.items()}
+    columns = {f"history_{name}": column for name, column in run.history.columns.items()}
     _write_arrays(_with(target, ".npz"), fingerprint, arrays | columns)
 
 
@@ -150,7 +147,7 @@ def write_study(folder: Path, plan: Plan, fingerprints: Mapping[str, str], sweep
         for sweep in sweeps
         for numbers in zip(*(getattr(sweep, name).tolist() for name in ("values", *ENDS)), strict=True)
     )
-    write_text(folder / DATA / SWEEPS, as_csv(("parameter", "topology", "method", "value", *ENDS), rows))
+    write_csv(folder / DATA / SWEEPS, ("parameter", "topology", "method", "value", *ENDS), rows)
     about = {"format": FORMAT, "quick": plan.quick, "experiments": experiments}
     write_text(folder / DATA / MANIFEST, json.dumps(about, indent=1) + "\n")
 
@@ -161,7 +158,10 @@ def load_study(folder: str | Path) -> Study:
     try:
         about = json.loads((data / MANIFEST).read_text())
         if about["format"] != FORMAT:
-            raise FileError(f"{data} has study format {about['format']}; this version reads format {FORMAT}.")
+            raise FileError(
+                f"{data} has study format {about['format']}; this version reads format {FORMAT}. "
+                "Run the 'barymesh paper' command again, in another folder."
+            )
         seconds = read_timing(Path(folder))
         experiments = {name: _experiment(data, name, one, seconds) for name, one in about["experiments"].items()}
         return Study(experiments, _read_sweeps(data / SWEEPS), about["quick"])

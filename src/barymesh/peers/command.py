@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barymesh.dashboard.command import Open, while_watched
 from barymesh.errors import OptionError
 from barymesh.peers.logs import LogForm, write_logs
 from barymesh.support_text import HELP as SUPPORT_HELP
@@ -221,6 +222,7 @@ def node(
     check: Annotated[
         bool, typer.Option("--check", help="Test keys, endpoints, data and clock, say what is wrong, and end.")
     ] = False,
+    watched: Open = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")] = False,
     log: Annotated[
@@ -249,7 +251,12 @@ def node(
         if check:
             return _check(kit, data, weight, {"promise": promise, "kind": kind, "invert": invert}, as_json)
         home = _writable(kit / FOLDER if folder is None else folder)
-        return _node(kit, data, kind, invert, weight, promise, home, duration, None if stay else LINGER, as_json)
+        linger = None if stay else LINGER
+        return while_watched(
+            watched,
+            _watchable(kit) if watched else kit,
+            lambda: _node(kit, data, kind, invert, weight, promise, home, duration, linger, as_json),
+        )
 
     _finish(work, as_json)
 
@@ -338,6 +345,18 @@ def _promise(epsilon: float | None, delta: float | None) -> Promise | None:
     return Promise(epsilon, delta)
 
 
+def _watchable(kit: Path) -> Path:
+    """The network file of a kit whose node can be asked how it fares."""
+    from barymesh.peers.network_file import NETWORK, Kit
+
+    if Kit.open(kit).entry.status_port is None:
+        raise OptionError(
+            f"The node of {kit} has no status port, so it cannot be watched. Make the network with status=PORT for it, "
+            "or leave out --open."
+        )
+    return kit / NETWORK
+
+
 def _node(
     place: Path, data: Path, kind: str | None, invert: bool, weight: float, promise: Promise | None, folder: Path,
     duration: float | None, linger: float | None, as_json: bool,
@@ -390,6 +409,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> list[int]:
 def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
     """What each node answers, with a ``state`` for people."""
     from barymesh.peers.status import ask
+    from barymesh.peers.status import state as state_of
 
     found = []
     for place in network.nodes:
@@ -400,12 +420,8 @@ def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
             state = "DEAD or elsewhere"
         elif (facts.get("name"), facts.get("fingerprint")) != (place.name, network.fingerprint):
             state, facts = "SOMEBODY ELSE answers", None
-        elif not facts.get("healthy"):
-            state = "STUCK"
-        elif not facts.get("ready"):
-            state = "starting"
         else:
-            state = "converged" if facts.get("stopped") else "at work"
+            state = state_of(facts)
         found.append({**(facts or {}), "name": place.name, "state": state})
     return found
 

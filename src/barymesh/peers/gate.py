@@ -86,7 +86,10 @@ class Rules:
         if values.shape != (self.width,):
             raise OptionError(f"Node {sender} sends an array {values.shape}; messages of this run are ({self.width},).")
         if fault := self.fault(values):
-            raise NumericalError(f"Node {sender} has {fault}. Nothing was sent.")
+            raise NumericalError(
+                f"Node {sender} has {fault}. Nothing was sent. Check its measure "
+                "for extreme coordinates, or use a larger reg."
+            )
         return wire.encode(self.run, sender, incarnation, sequence, values, self.dtype)
 
 

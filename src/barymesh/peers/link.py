@@ -77,7 +77,7 @@ class Link:
     """Listens to a neighbour, tries again whenever that ends, and hands what passes the gate to ``deliver``.
 
     ``state``, ``since`` when (seconds of the clock on the wall), and a ``note`` for people. ``messages`` and ``bytes``:
-    what was received, good or bad.
+    what was received, good or bad. ``heard``: when something new last came, by the steady clock; None before that.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Link:
         self.note = ""
         self.messages = 0
         self.bytes = 0
+        self.heard: float | None = None
         self._curve = curve
         self._timing = timing
         self._queue = queue
@@ -197,6 +198,7 @@ class Link:
             self.bytes += len(frame)
             message = self.gate.admit(frame)
             if message is not None:
+                self.heard = time.monotonic()
                 self._deliver(message)
         return not self.gate.cut_off
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -36,7 +37,7 @@ _QUEUE_BYTES = 32 * 2**20
 @dataclass(frozen=True)
 class LinkStatus:
     """How a link fares. ``messages`` and ``bytes`` were received; of them so many were ``admitted``, ``repeated``, and
-    ``refused`` by reason."""
+    ``refused`` by reason. ``silence``: seconds since the last that was admitted; None before the first."""
 
     state: LinkState
     since: float
@@ -46,6 +47,7 @@ class LinkStatus:
     admitted: int
     repeated: int
     refused: dict[str, int]
+    silence: float | None
 
 
 class Links:
@@ -157,6 +159,7 @@ class Links:
                 link.gate.admitted,
                 link.gate.repeated,
                 {reason.name: count for reason, count in link.gate.refused.items()},
+                None if link.heard is None else time.monotonic() - link.heard,
             )
             for name, link in self._links.items()
         }
@@ -217,7 +220,9 @@ class Links:
                 f"Neighbour {neighbour.name!r} has this peer's own public key. Every peer needs its own."
             )
         if taken := self.nodes.intersection(neighbour.nodes):
-            raise NetworkError(f"Neighbour {neighbour.name!r} has nodes of this peer: {sorted(taken)}.")
+            raise NetworkError(
+                f"Neighbour {neighbour.name!r} has nodes of this peer: {sorted(taken)}. A node has one peer."
+            )
         for other in (link.neighbour for link in self._links.values()):
             if other.name == neighbour.name:
                 raise NetworkError(f"There are two neighbours {neighbour.name!r}. Every peer needs a name of its own.")
@@ -227,7 +232,10 @@ class Links:
                     "own."
                 )
             if taken := frozenset(other.nodes).intersection(neighbour.nodes):
-                raise NetworkError(f"Neighbours {other.name!r} and {neighbour.name!r} both have nodes {sorted(taken)}.")
+                raise NetworkError(
+                    f"Neighbours {other.name!r} and {neighbour.name!r} both have nodes {sorted(taken)}. A node "
+                    "has one peer."
+                )
 
     def _check_endpoint(self, endpoint: str) -> None:
         endpoints.checked(endpoint)

@@ -54,18 +54,19 @@ class Peer:
     def __init__(self, kit: Kit, runtime: Runtime, folder: Path, spent: Spent | None = None) -> None:
         self.kit, self.runtime, self.folder, self.spent = kit, runtime, folder, spent
         self.latest: Snapshot | None = None
-        self._ready = False
+        self._ready, self._stays = False, False
         self._started = self._seen = time.monotonic()
         self._seldom = Seldom()
         self._unwritten: FileError | None = None
 
     async def run(self, *, duration: float | None = None, linger: float | None = None) -> Ending:
         """Work as ``Runtime.run`` does. The last result is written in any case; an error if it could not be."""
+        self._stays = linger is None
         async with AsyncExitStack() as stack:
             if self.runtime.store is not None:
                 stack.callback(self.runtime.store.close)
             if self.kit.entry.status_port is not None:
-                await stack.enter_async_context(StatusServer(self.facts, self.kit.entry.status_port))
+                await stack.enter_async_context(StatusServer(self.facts, self.kit.entry.status_port, self.estimate))
             await asyncio.to_thread(self.runtime.warm_up)
             self._ready, self._seen = True, time.monotonic()
             await stack.enter_async_context(self.runtime.links)
@@ -96,6 +97,8 @@ class Peer:
             "activations": self.runtime.host.activations,
             "incarnation": self.runtime.host.incarnation,
             "stopped": self.runtime.host.stopped,
+            "stays": self._stays,
+            "support": kit.network.support,
             "error": None if latest is None else float(latest.errors[0]),
             "uptime": now - self._started,
             "result": str(self.folder / RESULT),
@@ -104,6 +107,11 @@ class Peer:
             "strangers": links.strangers,
             "links": {name: asdict(link) for name, link in links.status().items()},
         }
+
+    def estimate(self) -> dict[str, Any]:
+        """What the node took for the barycenter when it last looked; nothing before that."""
+        latest = self.latest
+        return {} if latest is None else {"activations": latest.activations, "weights": latest.weights[0].tolist()}
 
     def _tell(self, found: Snapshot) -> None:
         self.latest, self._seen = found, time.monotonic()

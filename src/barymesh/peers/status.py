@@ -1,5 +1,5 @@
-"""How a node fares, told over HTTP to those on the same machine: ``/status`` (JSON), ``/metrics`` (Prometheus) and
-``/healthz``. It shows no secret and changes nothing."""
+"""How a node fares, told over HTTP to those on the same machine: ``/status`` and ``/estimate`` (JSON), ``/metrics``
+(Prometheus) and ``/healthz``. It shows no secret and changes nothing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Facts = Mapping[str, Any]
 class StatusServer:
     """Serves what ``facts()`` returns at ``port`` (0: any free one) of the loopback address, within ``async with``.
 
-    It is well while ``facts()["healthy"]`` holds.
+    It is well while ``facts()["healthy"]`` holds. ``estimate()``: what the node takes for the barycenter.
     """
 
-    def __init__(self, facts: Callable[[], Facts], port: int) -> None:
+    def __init__(self, facts: Callable[[], Facts], port: int, estimate: Callable[[], Facts] = dict) -> None:
         self.port = port
-        self._facts = facts
+        self._facts, self._estimate = facts, estimate
         self._server: asyncio.Server | None = None
         self._callers: set[asyncio.Task[None]] = set()
 
@@ -100,13 +100,15 @@ class StatusServer:
     def _page(self, path: str) -> tuple[HTTPStatus, str, str]:
         if path == "/status":
             return HTTPStatus.OK, json.dumps(plain(self._facts()), indent=2) + "\n", "application/json"
+        if path == "/estimate":
+            return HTTPStatus.OK, json.dumps(plain(self._estimate())) + "\n", "application/json"
         if path == "/metrics":
             return HTTPStatus.OK, metrics(self._facts()), "text/plain; version=0.0.4"
         if path == "/healthz":
             if self._facts()["healthy"]:
                 return HTTPStatus.OK, "ok\n", "text/plain"
             return HTTPStatus.SERVICE_UNAVAILABLE, "not at work\n", "text/plain"
-        return HTTPStatus.NOT_FOUND, "There are /status, /metrics and /healthz.\n", "text/plain"
+        return HTTPStatus.NOT_FOUND, "There are /status, /estimate, /metrics and /healthz.\n", "text/plain"
 
 
 def metrics(facts: Facts) -> str:
@@ -145,13 +147,22 @@ def metrics(facts: Facts) -> str:
 _WHICH = ("name", "run", "fingerprint", "method")
 
 
-def ask(port: int, patience: float = 2.0) -> dict[str, Any] | None:
-    """The ``/status`` of the node at this port of the loopback address; None if nobody, or something else, answers."""
+def state(facts: Facts) -> str:
+    """How the node with these facts fares, in a word or two."""
+    if not facts.get("healthy"):
+        return "STUCK"
+    if not facts.get("ready"):
+        return "starting"
+    return "converged" if facts.get("stopped") else "at work"
+
+
+def ask(port: int, patience: float = 2.0, host: str = LOOPBACK, path: str = "/status") -> dict[str, Any] | None:
+    """What the node at this port says at the path; None if nobody, or something else, answers."""
     import http.client
 
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=patience)
+    connection = http.client.HTTPConnection(host, port, timeout=patience)
     try:
-        connection.request("GET", "/status")
+        connection.request("GET", path)
         answer = connection.getresponse()
         facts = json.loads(answer.read(2**24)) if answer.status == HTTPStatus.OK else None
         return facts if isinstance(facts, dict) else None

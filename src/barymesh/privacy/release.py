@@ -25,8 +25,19 @@ DIGEST = 16
 
 @dataclass(frozen=True)
 class Release:
-    """What was given away of some records: with which ``epsilon`` and ``delta``, of how many ``records``, with noise of
-    deviation ``noise_multiplier * sqrt(2) / records``. Releases with the same ``digest`` are the same one."""
+    """What was given away of some records.
+
+    Attributes
+    ----------
+    digest : str
+        Releases with the same digest are the same one.
+    epsilon, delta : float
+        The promise.
+    records : int
+        How many there were.
+    noise_multiplier : float
+        The noise had the deviation ``noise_multiplier * sqrt(2) / records``.
+    """
 
     digest: str
     epsilon: float
@@ -45,23 +56,44 @@ def private_measure(
     samples: int | None = None,
     key: bytes | None = None,
 ) -> tuple[Histogram, Release]:
-    """A histogram on the support that tells little about any one record of the measure: (epsilon, delta)-differential
-    privacy for the replacement of one record by any other.
+    """A histogram on the support that tells little about any one record of the measure.
+
+    It has (epsilon, delta)-differential privacy for the replacement of one record by any other.
 
     Parameters
     ----------
-    measure
+    measure : array (N, d), Empirical, function or distribution
         The records: samples ``(N, d)`` (or an Empirical without weights), or something to draw ``samples`` records
         from, a function ``(size, rng) -> samples`` or a ``scipy.stats`` distribution.
-    support
+    support : array (n, d) or Support
         Where the barycenter lives. It must have been chosen without looking at the records, which count for the
         support point nearest to them.
-    reg
+    reg : float
         That of the barycenter to come: detail finer than its blur is taken for noise. It has no part in the privacy.
-    key
+    epsilon, delta : float
+        The promise; 1 and 1e-6, say.
+    samples : int, optional
+        How many records to draw, where ``measure`` has to be drawn from.
+    key : bytes, optional
         The secret that the noise is made from: with the same key, records, support, epsilon and delta comes the same
         release, which therefore can be made again without giving more away. By default a new one each time. Against
         those who know the key there is no privacy, so one that stands in a program is for experiments only.
+
+    Returns
+    -------
+    histogram : Histogram
+        What stands for the records from now on.
+    release : Release
+        What it gave away.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from barymesh.privacy import private_measure
+    >>> records = np.random.default_rng(0).normal(0, 1, 5000)
+    >>> histogram, release = private_measure(records, np.linspace(-4, 4, 40), reg=0.1, epsilon=1, delta=1e-6)
+    >>> release.records, histogram.masses.size
+    (5000, 40)
     """
     place = as_support(support)
     blur = real_number(reg)

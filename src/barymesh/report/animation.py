@@ -21,6 +21,7 @@ from barymesh.checks import whole_number
 from barymesh.engines.recorder import pictured_nodes
 from barymesh.errors import OptionError
 from barymesh.report.comparison import label_plainly
+from barymesh.report.network_plot import draw_edges
 from barymesh.report.plots import COLOURS, INK, curve_scale, picture_options
 from barymesh.safe_write import replacing, write_text
 
@@ -37,8 +38,6 @@ Update = Callable[[int], object]
 
 # pictures that make a smooth animation and a small file
 MOST_FRAMES = 200
-# larger networks have their edges drawn thin, and not all of them
-LARGE, MOST_EDGES = 200, 3000
 MOST_IMAGES = 9
 # distances below this share of the largest look the same
 FADED = 1e-3
@@ -135,11 +134,8 @@ def check_kind(path: Path) -> None:
 
 def _draw_network(panel: Any, network: Network, nodes: NDArray[np.intp], distances: Floats) -> Update:
     axes: Axes = panel.subplots()
-    large = network.size > LARGE
     places = network.positions
-    edges = network.edges[:: max(1, -(-len(network.edges) // MOST_EDGES))] if large else network.edges
-    width, opacity = (0.3, 0.25) if large else (0.8, 0.6)
-    axes.add_collection(LineCollection(list(places[edges]), colors="0.6", linewidths=width, alpha=opacity, zorder=1))
+    draw_edges(axes, network)
     if nodes.size < network.size:
         axes.scatter(places[:, 0], places[:, 1], s=6, color="0.75", linewidths=0, zorder=2)
     dots = axes.scatter(
@@ -153,10 +149,6 @@ def _draw_network(panel: Any, network: Network, nodes: NDArray[np.intp], distanc
         linewidths=0.6,
         zorder=3,
     )
-    axes.set_title(f"{network.name}: {network.size} nodes, {len(network.edges)} edges", fontsize=10)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.margins(0.08)
-    axes.axis("off")
     label = "total variation to the mean estimate"
     bar = panel.colorbar(dots, ax=axes, location="bottom", shrink=0.8, pad=0.02, label=label)
     if isinstance(dots.norm, LogNorm):

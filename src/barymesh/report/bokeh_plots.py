@@ -19,11 +19,14 @@ from bokeh.models import (
     BoxZoomTool,
     ColumnDataSource,
     CustomJSHover,
+    CustomJSTicker,
     CustomJSTickFormatter,
+    DataRange1d,
     FixedTicker,
     HoverTool,
     Line,
     LinearColorMapper,
+    MultiLine,
     PanTool,
     Range1d,
     ResetTool,
@@ -42,13 +45,35 @@ Mark = Literal["circle", "x"]
 Limits = tuple[float, float]
 
 # tags by which the page finds what to paint
-BELOW, LEVEL = "below", "level"
+BELOW, LEVEL, OUTLINE = "below", "level", "outline"
+# the page's own ink, whatever colour that is
+INK = "#000000"
+# where there are too many curves for a colour each
+ONE_OF_MANY = "#0072B2"
 # ticks on a logarithmic axis in plain words: 0.01, 10⁻⁵, 2·10⁻⁵
 POWERS = """
 if (tick >= 1e-3 && tick < 1e5) return tick.toLocaleString("en", {maximumSignificantDigits: 3});
-const exponent = Math.floor(Math.log10(tick) + 1e-9), digit = Math.round(tick / 10 ** exponent);
+const exponent = Math.floor(Math.log10(tick) + 1e-9), digit = Number((tick / 10 ** exponent).toPrecision(2));
 const power = "10" + String(exponent).replace(/./g, c => c == "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]);
 return digit == 1 ? power : digit + "·" + power;
+"""
+# places of ticks on a logarithmic axis; Bokeh's own lie evenly, and so crowded, where there are less than two decades
+PLACES = """
+const low = Math.min(cb_data.start, cb_data.end), high = Math.max(cb_data.start, cb_data.end);
+const decades = Math.log10(high / low);
+if (!(low > 0) || !(decades > 0)) return [];
+const ticks = [], leap = Math.ceil(decades / 5);
+const digits = decades > 2.5 ? [1] : decades > 1.2 ? [1, 2, 5] : decades > 0.5 ? [1, 1.5, 2, 3, 5, 7] : null;
+if (digits === null) {
+  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find(digit => digit * power >= rough);
+  for (let k = Math.ceil(low / step); k * step <= high; k++) ticks.push(k * step);
+  return ticks;
+}
+for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+  if (decades <= 2.5 || power % leap == 0)
+    for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
+return ticks.filter(tick => tick >= low && tick <= high);
 """
 # numbers at the pointer
 NUMBER = 'return isFinite(value) ? String(Number(value.toPrecision(4))) : "–"'
@@ -56,18 +81,22 @@ NUMBER = 'return isFinite(value) ? String(Number(value.toPrecision(4))) : "–"'
 # the colour of a curve to the one it has on this page
 PAINT = """
 function paint(document, colours) {
+  // a server, if there is one, need not know
+  const set = (model, values) => model.setv(values, {sync: false});
   for (const model of document.all_models ?? document._all_models.values()) {
     const kind = model.type ?? "";
-    if (kind.endsWith("Axis")) model.setv({
+    if (kind.endsWith("Axis")) set(model, {
       axis_label_text_color: colours.text, major_label_text_color: colours.text, axis_line_color: colours.line,
       major_tick_line_color: colours.line, minor_tick_line_color: null});
-    else if (kind == "Grid") model.setv({grid_line_color: colours.grid});
-    else if (kind == "Title") model.setv({text_color: colours.text});
-    else if (kind == "BoxAnnotation" && model.tags.includes("below")) model.setv({fill_color: colours.below});
-    else if (kind == "Span" && model.tags.includes("level")) model.setv({line_color: colours.text});
+    else if (kind == "Grid") set(model, {grid_line_color: colours.grid});
+    else if (kind == "Title") set(model, {text_color: colours.text});
+    else if (kind == "BoxAnnotation" && model.tags.includes("below")) set(model, {fill_color: colours.below});
+    else if (kind == "Span" && model.tags.includes("level")) set(model, {line_color: colours.text});
     else if (kind == "GlyphRenderer" && model.tags.length) {
-      const colour = colours.own(model.tags[0]);
-      model.glyph.setv(model.glyph.type == "Line" ? {line_color: colour} : {line_color: colour, fill_color: colour});
+      const colour = colours.own(model.tags[0]), glyph = model.glyph;
+      if (glyph.type == "Text") set(glyph, {text_color: colour});
+      else if (model.tags.includes("outline") || glyph.type.endsWith("Line")) set(glyph, {line_color: colour});
+      else set(glyph, {line_color: colour, fill_color: colour});
     }
   }
 }
@@ -89,11 +118,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Frame:
-    """What is around the curves. ``level``: a value that is marked, with all below it. ``dots``: one at each point."""
+    """What is around the curves. ``limits``: the part of the vertical axis that is shown; None for what the curves take
+    at any time. ``level``: a value that is marked, with all below it. ``dots``: one at each point."""
 
     title: str
     x_label: str
-    limits: Limits
+    limits: Limits | None
     log: bool = False
     ticks: Sequence[float] = ()
     level: float | None = None
@@ -103,10 +133,10 @@ class Frame:
     height: int = 220
 
 
-def curves_figure(curves: Sequence[Curve], frame: Frame, x_range: Range1d) -> Figure:
+def curves_figure(curves: Sequence[Curve], frame: Frame, x_range: Range1d | DataRange1d) -> Figure:
     """Curves over time or another quantity. Figures with the same ``x_range`` move together; the source named "curves"
-    holds the points, for pages that add to them."""
-    plot = _empty(frame, x_range)
+    holds the points, ``curve_columns``, for pages that add to them."""
+    plot = empty_figure(frame, x_range)
     if frame.level is not None:
         plot.add_layout(BoxAnnotation(top=frame.level, fill_alpha=0.6, level="underlay", tags=[BELOW]))
         plot.add_layout(Span(location=frame.level, dimension="width", line_width=1, tags=[LEVEL]))
@@ -114,9 +144,11 @@ def curves_figure(curves: Sequence[Curve], frame: Frame, x_range: Range1d) -> Fi
     return plot
 
 
-def measures_figure(z: Floats, truth: Floats | None, curves: Sequence[Curve], frame: Frame, x_range: Range1d) -> Figure:
+def measures_figure(
+    z: Floats, truth: Floats | None, curves: Sequence[Curve], frame: Frame, x_range: Range1d | DataRange1d
+) -> Figure:
     """Measures on the line, over the sorted points ``z``; the true one, if known, as an area."""
-    plot = _empty(frame, x_range)
+    plot = empty_figure(frame, x_range)
     if truth is not None:
         area = ColumnDataSource({"z": _small(z), "truth": _small(truth)})
         plot.add_glyph(area, VArea(x="z", y1=0, y2="truth", fill_color="#888888", fill_alpha=0.35))
@@ -124,15 +156,59 @@ def measures_figure(z: Floats, truth: Floats | None, curves: Sequence[Curve], fr
     return plot
 
 
+def curve_columns(curves: Sequence[Curve], frame: Frame) -> dict[str, NDArray[np.float32]]:
+    """All curves over the same places "x", as "y0", "y1" and so on; "anchor" is where the pointer finds them."""
+    x = np.unique(np.concatenate([curve.x for curve in curves] or [np.empty(0)]))
+    columns = {f"y{place}": _at(curve, x) for place, curve in enumerate(curves)}
+    if frame.limits is None:
+        known = [np.where(np.isfinite(y), y, -np.inf) for y in columns.values()]
+        anchor = np.max([*known, np.full(x.size, -np.inf)], axis=0)
+    else:
+        low, high = frame.limits
+        anchor = np.full(x.size, np.sqrt(low * high) if frame.log else (low + high) / 2)
+    return {name: _small(column) for name, column in {"x": x, "anchor": anchor, **columns}.items()}
+
+
+def estimates_figure(z: Floats, estimates: Floats, mean: Curve, frame: Frame, x_range: Range1d | DataRange1d) -> Figure:
+    """Many measures ``(k, n)`` on the line as thin curves over ``z (n,)``, and their mean. The sources named
+    "estimates", of ``estimate_columns``, and "curves" hold them."""
+    plot = empty_figure(frame, x_range)
+    source = ColumnDataSource(estimate_columns(z, estimates), name="estimates")
+    many = MultiLine(xs="xs", ys="ys", line_color=ONE_OF_MANY, line_width=1.2, line_alpha=0.55)
+    plot.add_glyph(source, many, name="estimates", tags=[ONE_OF_MANY])
+    _draw(plot, [mean], frame)
+    return plot
+
+
+def estimate_columns(z: Floats, estimates: Floats) -> dict[str, list[NDArray[np.float32]]]:
+    """The points of many curves."""
+    return {"xs": [_small(z)] * len(estimates), "ys": [_small(row) for row in estimates]}
+
+
+def cloud_figure(points: Floats, weights: Floats, title: str, height: int = 300) -> Figure:
+    """A measure on points of the plane ``(n, 2)``: the area of a dot is its weight. The source named "cloud" holds
+    ``cloud_columns``."""
+    ranges = DataRange1d(range_padding=0.08), DataRange1d(range_padding=0.08)
+    plot = empty_figure(Frame(title, "first coordinate", (0, 1), height=height), ranges[0])
+    plot.y_range = ranges[1]
+    dots = Scatter(x="x", y="y", size="size", fill_color=ONE_OF_MANY, line_color=ONE_OF_MANY, fill_alpha=0.6)
+    plot.add_glyph(ColumnDataSource(cloud_columns(points, weights), name="cloud"), dots, tags=[ONE_OF_MANY])
+    return plot
+
+
+def cloud_columns(points: Floats, weights: Floats) -> dict[str, NDArray[np.float32]]:
+    """Dots for weighted points; those that could not be seen are left out."""
+    area = weights / (weights.max() or 1.0)
+    seen = area > 1e-3
+    size = 2 + 22 * np.sqrt(area[seen])
+    return {"x": _small(points[seen, 0]), "y": _small(points[seen, 1]), "size": _small(size)}
+
+
 def _draw(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
     """The curves, with all their values at the pointer's place in one box."""
-    x = np.unique(np.concatenate([curve.x for curve in curves] or [np.empty(0)]))
-    columns = {f"y{place}": _small(_at(curve, x)) for place, curve in enumerate(curves)}
-    low, high = frame.limits
-    middle = np.sqrt(low * high) if frame.log else (low + high) / 2
-    anchor = _small(np.full(x.size, middle))
-    source = ColumnDataSource({"x": _small(x), "anchor": anchor, **columns}, name="curves")
-    for column, curve in zip(columns, curves, strict=True):
+    source = ColumnDataSource(curve_columns(curves, frame), name="curves")
+    for place, curve in enumerate(curves):
+        column = f"y{place}"
         line = Line(x="x", y=column, line_color=curve.colour, line_dash=curve.dash, line_width=curve.width)
         plot.add_glyph(source, line, name=curve.name, tags=[curve.colour])
         look = {"line_color": curve.colour, "fill_color": curve.colour}
@@ -143,6 +219,8 @@ def _draw(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
             end = ColumnDataSource({"x": _small(curve.x[known]), "y": _small(curve.y[known])})
             sign = Scatter(x="x", y="y", marker=curve.mark, size=8, line_width=2, **look)
             plot.add_glyph(end, sign, name=curve.name, tags=[curve.colour])
+    if frame.limits is None:
+        plot.y_range.renderers = list(plot.renderers)
     # a line that is not seen, but there wherever the pointer is
     followed = plot.add_glyph(source, Line(x="x", y="anchor", line_alpha=0))
     plot.add_tools(_hover(curves, frame.unit, followed))
@@ -171,8 +249,11 @@ def _hover(curves: Sequence[Curve], unit: str, followed: Any) -> HoverTool:
     )
 
 
-def image_figure(image: Floats, title: str, darkest: float | None = None, height: int = 220) -> Figure:
-    """A measure on a 2-D grid as a picture; the first axis runs down."""
+def image_figure(
+    image: Floats, title: str, darkest: float | None = None, height: int = 220, palette: Sequence[str] | None = None
+) -> Figure:
+    """A measure on a 2-D grid as a picture, in ink or another ``palette``; the first axis runs down. The source named
+    "image" holds it."""
     rows, columns = image.shape
     plot = figure(
         title=title, height=height, width=round(height * columns / rows), match_aspect=True,
@@ -182,19 +263,22 @@ def image_figure(image: Floats, title: str, darkest: float | None = None, height
     top = float(image.max()) if darkest is None else darkest
     ink = [f"#{grey:02x}{grey:02x}{grey:02x}" for grey in range(255, -1, -1)]
     # the vertical axis runs down, and an image's first row lies where it begins
+    source = ColumnDataSource({"image": [image.astype(np.float32)]}, name="image")
     plot.image(
-        image=[image.astype(np.float32)], x=0, y=0, dw=columns, dh=rows,
-        color_mapper=LinearColorMapper(palette=ink, low=0, high=top or 1.0),
+        source=source, image="image", x=0, y=0, dw=columns, dh=rows,
+        color_mapper=LinearColorMapper(palette=list(palette or ink), low=0, high=top or 1.0, name="inks"),
     )  # fmt: skip
     plot.axis.visible = False
     plot.grid.visible = False
     return plot
 
 
-def _empty(frame: Frame, x_range: Range1d) -> Figure:
+def empty_figure(frame: Frame, x_range: Range1d | DataRange1d) -> Figure:
+    """A figure with axes and tools, and nothing in it."""
+    y_range = DataRange1d(range_padding=0.08) if frame.limits is None else Range1d(*frame.limits)
     plot = figure(
         title=frame.title, height=frame.height, min_width=200, sizing_mode="stretch_width",
-        x_range=x_range, y_range=Range1d(*frame.limits),
+        x_range=x_range, y_range=y_range,
         x_axis_type="log" if frame.log_x else "linear", y_axis_type="log" if frame.log else "linear",
         x_axis_label=frame.x_label, tools=_tools(), toolbar_location="above",
         background_fill_color=None, border_fill_color=None, outline_line_color=None,
@@ -211,7 +295,7 @@ def _empty(frame: Frame, x_range: Range1d) -> Figure:
     plot.xaxis.ticker.desired_num_ticks = 5
     plot.yaxis.ticker.desired_num_ticks = 4
     if frame.log:
-        plot.yaxis.ticker.mantissas = [1, 2, 5]
+        plot.yaxis.ticker = CustomJSTicker(major_code=PLACES)
         plot.yaxis.formatter = CustomJSTickFormatter(code=POWERS)
     if frame.ticks:
         plot.xaxis.ticker = FixedTicker(ticks=list(frame.ticks))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 from numpy.typing import NDArray
+
+from barymesh.report.figure import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

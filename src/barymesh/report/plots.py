@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from barymesh.report.comparison import is_of_network, plot_runs
+from barymesh.report.figure import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

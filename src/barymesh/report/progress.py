@@ -1,10 +1,14 @@
-"""A progress bar for iterations that run until a tolerance is reached."""
+"""Progress of iterations that run until a tolerance is reached, and of runs that last for a time: a bar on the
+terminal, in a notebook one line that changes in place."""
 
 from __future__ import annotations
 
+import html
 import math
+import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +16,28 @@ if TYPE_CHECKING:
     from barymesh.exact.solver import State
 
 Callback = Callable[["State"], bool | None]
+# how far it is, and in words
+Update = Callable[[float, str], None]
+# seconds between two changes of a line in a notebook: each is a message to the browser
+PATIENCE = 0.2
+
+
+def in_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook. IPython is not imported to find out."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def is_watched() -> bool:
+    """Whether there is somebody to show progress to: a terminal or a notebook."""
+    return sys.stderr.isatty() or in_notebook()
+
+
+def say(sentence: str) -> None:
+    """Show a sentence beside the progress. Not on standard output, which is for results, except in a notebook, where
+    standard error looks like an alarm."""
+    print(sentence, file=sys.stdout if in_notebook() else sys.stderr)
 
 
 @contextmanager
@@ -23,24 +49,16 @@ def following(tol: float, max_iter: int, show: bool, callback: Callback | None) 
     if not show:
         yield callback
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("barycenter"), BarColumn(), TextColumn("{task.fields[detail]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
-        task = bar.add_task("barycenter", total=1.0, detail="preparing")
+    with _bar("barycenter", 1.0) as update:
         first: list[float] = []
 
         def watch(state: State) -> bool | None:
             first.append(state.error) if not first else None
             share = _share(first[0], state.error, tol, state.iteration, max_iter)
-            bar.update(
-                task, completed=share, detail=f"iteration {state.iteration}, error {state.error:.1e} (goal {tol:.0e})"
-            )
+            update(share, f"iteration {state.iteration}, error {state.error:.1e} (goal {tol:.0e})")
             return callback(state) if callback else None
 
         yield watch
-        bar.update(task, completed=1.0)
 
 
 def _share(first: float, error: float, tol: float, iteration: int, max_iter: int) -> float:
@@ -54,16 +72,58 @@ def following_time(
     duration: float, title: str, callback: Callable[[Simulation[Any]], bool | None] | None
 ) -> Iterator[Callable[[Simulation[Any]], bool | None]]:
     """The same for a run on a network: the bar measures its seconds, virtual or real."""
+    with _bar(title, duration) as update:
+
+        def watch(simulation: Simulation[Any]) -> bool | None:
+            detail = f"{simulation.now:.4g} of {duration:.4g} seconds, {simulation.activations:,} activations"
+            update(min(simulation.now, duration), detail)
+            return callback(simulation) if callback else None
+
+        yield watch
+
+
+def _bar(title: str, total: float) -> AbstractContextManager[Update]:
+    return _notebook_line(title, total) if in_notebook() else _terminal_bar(title, total)
+
+
+@contextmanager
+def _terminal_bar(title: str, total: float) -> Iterator[Update]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn(title), BarColumn(), TextColumn("{task.fields[detail]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
-        task = bar.add_task(title, total=duration, detail="preparing")
+        task = bar.add_task(title, total=total, detail="preparing")
+        yield lambda completed, detail: bar.update(task, completed=completed, detail=detail)
+        bar.update(task, completed=total)
 
-        def watch(simulation: Simulation[Any]) -> bool | None:
-            detail = f"{simulation.now:.4g} of {duration:.4g} seconds, {simulation.activations:,} activations"
-            bar.update(task, completed=min(simulation.now, duration), detail=detail)
-            return callback(simulation) if callback else None
 
-        yield watch
+@contextmanager
+def _notebook_line(title: str, total: float) -> Iterator[Update]:
+    """One output that changes in place: a bar and words, or words alone where HTML is not shown. Needs no widgets."""
+    import IPython.display
+
+    display: Any = IPython.display.display
+    began = time.monotonic()
+    shown, due = "preparing", began + PATIENCE
+    completed = 0.0
+
+    def line() -> dict[str, str]:
+        text = f"{title}: {shown}, {time.monotonic() - began:.1f} s"
+        drawn = f"<progress value='{completed / total:.4f}'></progress> {html.escape(text)}"
+        return {"text/plain": text, "text/html": drawn}
+
+    handle = display(line(), raw=True, display_id=True)
+
+    def update(now_completed: float, detail: str) -> None:
+        nonlocal completed, shown, due
+        completed, shown = now_completed, detail
+        if time.monotonic() >= due:
+            handle.update(line(), raw=True)
+            due = time.monotonic() + PATIENCE
+
+    try:
+        yield update
+        completed = total
+    finally:
+        handle.update(line(), raw=True)

@@ -1,0 +1,145 @@
+"""Callbacks that hand the figures of a run to TensorBoard or MLflow while it goes on.
+
+They go into ``callback=`` of ``barymesh.barycenter``, with and without a network, whatever the engine. What is logged
+are the columns of ``result.history``, at the step that ``result.iterations`` counts: iterations of the solver,
+activations on a network.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from barymesh.checks import whole_number
+from barymesh.errors import OptionError
+
+if TYPE_CHECKING:
+    from barymesh.engines.simulation import Simulation
+    from barymesh.engines.workers import Gathering
+    from barymesh.exact.solver import State
+    from barymesh.support import Support
+
+
+def latest_figures(state: State | Simulation[Any] | Gathering, reg: float) -> tuple[int, dict[str, float]]:
+    """The step, and its figures by name, of whatever a callback was given; figures that are not known are left out.
+
+    ``reg``: the unit in which the solver without a network tells its dual objective.
+    """
+    from barymesh.engines.recorder import COLUMNS
+    from barymesh.engines.simulation import Simulation
+    from barymesh.exact.solver import State
+
+    if isinstance(state, State):
+        return state.iteration, {"consensus": state.error, "dual_objective": reg * state.dual}
+    rows = state.recorder.rows if isinstance(state, Simulation) else state.rows
+    figures = dict(zip(COLUMNS, map(float, rows[-1]), strict=True))
+    return int(figures.pop("activations")), {name: value for name, value in figures.items() if math.isfinite(value)}
+
+
+class Logger(ABC):
+    """A callback that logs every so many calls. Use it in a ``with`` block, or ``close`` it, to be sure that all is
+    written."""
+
+    def __init__(self, every: int) -> None:
+        self.every = whole_number("every", every, 1)
+        self._calls, self._reg = 0, 1.0
+
+    def begin(self, support: Support, reg: float) -> None:
+        """Told by the solver without a network, before the first call."""
+        self._reg = reg
+
+    def __call__(self, state: State | Simulation[Any] | Gathering) -> None:
+        """Log the latest figures."""
+        if self._calls % self.every == 0:
+            self._log(*latest_figures(state, self._reg))
+        self._calls += 1
+
+    @abstractmethod
+    def _log(self, step: int, figures: dict[str, float]) -> None:
+        """Hand the figures on."""
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class TensorBoard(Logger):
+    """Log to a folder that TensorBoard reads (``tensorboard --logdir folder``).
+
+    Parameters
+    ----------
+    folder
+        Where the event file goes; a folder for each run, inside the one given to TensorBoard, lets it compare runs.
+    every
+        Log every so many iterations, or records of a run on a network.
+    prefix
+        Put before the names of the figures.
+
+    Examples
+    --------
+    >>> with TensorBoard("runs/first") as board:                                  # doctest: +SKIP
+    ...     result = bm.barycenter(measures, reg=0.05, callback=board)
+    """
+
+    def __init__(self, folder: str | Path, *, every: int = 1, prefix: str = "barymesh/") -> None:
+        super().__init__(every)
+        try:
+            from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise OptionError(
+                f"Logging for TensorBoard needs tensorboardX ({error}). Install it with: "
+                "pip install 'barymesh[tensorboard]'."
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+        self._prefix = prefix
+
+    def _log(self, step: int, figures: dict[str, float]) -> None:
+        for name, value in figures.items():
+            self._writer.add_scalar(self._prefix + name, value, step)
+
+    def close(self) -> None:
+        """Write what is still in memory, and close the file."""
+        self._writer.close()
+
+
+class MLflow(Logger):
+    """Log metrics to the MLflow run that is active, or to one that MLflow starts.
+
+    Parameters
+    ----------
+    every
+        Log every so many iterations, or records of a run on a network. Each takes MLflow some milliseconds.
+    prefix
+        Put before the names of the figures.
+
+    Examples
+    --------
+    >>> with mlflow.start_run():                                                  # doctest: +SKIP
+    ...     result = bm.barycenter(measures, reg=0.05, callback=MLflow(every=10))
+    ...     mlflow.log_metric("gap", result.gap)
+    """
+
+    def __init__(self, *, every: int = 1, prefix: str = "") -> None:
+        super().__init__(every)
+        try:
+            import mlflow
+        except ImportError as error:
+            raise OptionError(
+                f"Logging to MLflow needs mlflow ({error}). Install it with: pip install 'barymesh[mlflow]'."
+            ) from error
+        self._log_metrics = mlflow.log_metrics
+        self._prefix = prefix
+
+    def _log(self, step: int, figures: dict[str, float]) -> None:
+        self._log_metrics({self._prefix + name: value for name, value in figures.items()}, step=step)

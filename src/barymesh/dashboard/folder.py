@@ -1,0 +1,286 @@
+"""Scenes of a run, or of several methods compared, from the folder they write to: going on, or over."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.dashboard.live import FORMAT, LIVE, MOST_PICTURED
+from barymesh.dashboard.scene import (
+    MOST_EDGES,
+    MOST_NODES,
+    Barycenter,
+    Columns,
+    Nodes,
+    NodeState,
+    Scene,
+    distances,
+    evenly,
+    layout,
+    thinned,
+)
+from barymesh.errors import FileError
+from barymesh.grid import Grid
+from barymesh.output import RESULT
+from barymesh.result import Result
+from barymesh.status import Status
+from barymesh.support import Support
+
+# seconds without news after which the page says so
+SILENCE = 5.0
+PHASES = {"starting": "Starting.", "waiting": "Waiting for its turn."}
+
+
+class FolderSource:
+    """The run in ``folder``; if there is none, those in the folders inside it, as ``barymesh compare`` makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[Path, tuple[tuple[int, int], Scene]] = {}
+        # by file, who writes it: process and machine
+        self._writer: dict[Path, tuple[int, str]] = {}
+        self._positions: dict[bytes, NDArray[np.float64]] = {}
+        self._seen = False
+
+    def scene(self) -> Scene:
+        """What there is now."""
+        alone = self._run(self.folder)
+        if alone is not None:
+            self._seen = True
+            return alone
+        inside = sorted(path for path in self.folder.iterdir() if path.is_dir()) if self.folder.is_dir() else []
+        runs = {path.name: run for path in inside if (run := self._run(path)) is not None}
+        if runs:
+            self._seen = True
+            return _compared(self.folder, runs, self._newest(runs))
+        status = "The run has ended, and left no result." if self._seen else f"No run has begun in {self.folder} yet."
+        return Scene(title=_title(self.folder, ""), status=status, running=False)
+
+    def _newest(self, runs: Mapping[str, Scene]) -> str:
+        """The run to look at: one that is going on, else the one that ended last; one with something to see."""
+        ages = {name: max(_stamp(self.folder / name / file)[0] for file in (LIVE, RESULT)) for name in runs}
+        return max(runs, key=lambda name: (bool(runs[name].runs), runs[name].running, ages[name]))
+
+    def _run(self, folder: Path) -> Scene | None:
+        """The run in exactly this folder. What is going on comes before what is there from earlier."""
+        for file, read in ((LIVE, self._going_on), (RESULT, self._over)):
+            path = folder / file
+            stamp = _stamp(path)
+            if stamp == NOTHING:
+                continue
+            known = self._read.get(path)
+            if known is None or known[0] != stamp:
+                try:
+                    known = (stamp, read(path))
+                except FileNotFoundError:
+                    # taken away this very moment: the run has ended
+                    continue
+                self._read[path] = known
+            return known[1] if file == RESULT else _with_silence(known[1], stamp[0], *self._writer[path])
+        return None
+
+    def _going_on(self, path: Path) -> Scene:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        facts = json.loads(str(arrays.pop("header")))
+        if facts["format"] != FORMAT:
+            raise FileError(f"{path} has format {facts['format']}; this version of barymesh reads format {FORMAT}.")
+        self._writer[path] = facts["pid"], facts["host"]
+        title = _title(path.parent, facts["method"])
+        if "now" not in facts:
+            return Scene(title=title, status=PHASES.get(facts["phase"], "At work."), running=True)
+        grid = facts["grid"]
+        support = Support.of_grid(Grid(*map(tuple, grid))) if grid else Support(arrays["points"])
+        history = {name.removeprefix("history_"): a for name, a in arrays.items() if name.startswith("history_")}
+        counts = {name: facts[name] for name in ("activations", "messages", "bytes") if name in facts}
+        clock = Clock(facts["clock"], bool(facts.get("virtual")))
+        return Scene(
+            title=title,
+            status=f"At work: {clock.reading(facts['now'], facts['until'])}.",
+            running=True,
+            runs={facts["method"]: history},
+            clock=clock.column,
+            unit=clock.unit,
+            nodes=self._nodes(facts, arrays) if "states" in arrays else None,
+            barycenter=Barycenter(
+                support,
+                arrays["mean"].astype(float),
+                arrays["estimates"].astype(float),
+                [f"node {k}" for k in arrays["pictured"]],
+            ),
+            counts=_counts(facts["size"], facts.get("links"), facts.get("network"), counts),
+        )
+
+    def _nodes(self, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Nodes:
+        edges = arrays.get("edges", np.empty((0, 2))).astype(np.intp)
+        size = arrays["shown"].size
+        return Nodes(
+            names=[str(k) for k in arrays["shown"]],
+            positions=arrays["positions"] if "positions" in arrays else self._placed(size, edges),
+            errors=arrays["errors"].astype(float),
+            states=[NodeState(state) for state in arrays["states"]],
+            edges=edges,
+            staleness=arrays.get("staleness", np.full(len(edges), np.nan)).astype(float),
+            total=facts["size"],
+            links=facts["links"],
+        )
+
+    def _placed(self, size: int, edges: NDArray[np.intp]) -> NDArray[np.float64]:
+        key = edges.tobytes() + size.to_bytes(8)
+        if key not in self._positions:
+            self._positions[key] = layout(size, edges)
+        return self._positions[key]
+
+    def _over(self, path: Path) -> Scene:
+        result = Result.load(path)
+        size, network = len(result.node_weights), result.network
+        clock = Clock("iteration" if network is None else "time", virtual=True)
+        chosen, nodes = evenly(size, MOST_PICTURED), None
+        counts: dict[str, Any] = {"gap": result.gap}
+        if network is not None:
+            counts |= {"activations": result.iterations, "messages": result.messages, "bytes": result.bytes}
+            shown = evenly(size, MOST_NODES)
+            few = network.edges[evenly(len(network.edges), MOST_EDGES)]
+            edges = few if size <= MOST_NODES else few[:0]
+            state = NodeState.CONVERGED if result.status is Status.CONVERGED else NodeState.ENDED
+            known = network.known_positions if size <= MOST_NODES else None
+            nodes = Nodes(
+                names=[str(k) for k in shown],
+                positions=self._placed(shown.size, edges) if known is None else known,
+                errors=distances(result.node_weights, result.weights)[shown],
+                states=[state] * shown.size,
+                edges=edges,
+                staleness=np.full(len(edges), np.nan),
+                total=size,
+                links=len(network.edges),
+            )
+        return Scene(
+            title=_title(path.parent, result.method),
+            status=f"Over. {result.message}",
+            running=False,
+            runs={result.method: thinned(result.history.columns)},
+            clock=clock.column,
+            unit=clock.unit,
+            nodes=nodes,
+            barycenter=Barycenter(
+                result.support, result.weights, result.node_weights[chosen], [f"node {k}" for k in chosen]
+            ),
+            counts=_counts(
+                size, None if network is None else len(network.edges), network.name if network else None, counts
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a run's time is measured by: the ``column`` of its history."""
+
+    column: str
+    virtual: bool
+
+    @property
+    def unit(self) -> str:
+        if self.column == "iteration":
+            return ""
+        return "virtual s" if self.virtual else "s"
+
+    def reading(self, now: float, until: float | None) -> str:
+        """A time in words."""
+        of = "" if until is None else f" of {until:,.6g}"
+        if self.column == "iteration":
+            return f"iteration {now:,.0f}" + (f" of at most {until:,.0f}" if until else "")
+        return f"{now:,.4g}{of} {'virtual ' if self.virtual else ''}seconds"
+
+
+KILLED = "The process of this run is gone, and left no result: it was killed."
+NOTHING = (0, 0)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What changes when the file does; ``NOTHING`` if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return NOTHING
+    return found.st_mtime_ns, found.st_ino
+
+
+def _alive(pid: int, host: str) -> bool:
+    """Whether the process that wrote is there still; taken for granted if it is on another machine."""
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _with_silence(scene: Scene, written: int, pid: int, host: str) -> Scene:
+    """What went on when it was written, and whether it still does."""
+    if not _alive(pid, host):
+        return replace(scene, status=KILLED, running=False)
+    silent = time.time() - written / 1e9
+    if silent < SILENCE or not scene.runs:
+        return scene
+    return replace(scene, status=f"{scene.status} Last news {silent:.0f} s ago.")
+
+
+def _title(folder: Path, method: str) -> str:
+    name = folder.resolve().name
+    return f"{method}: {name}" if method and method != name else name
+
+
+def _counts(size: int, links: int | None, network: str | None, counts: Mapping[str, Any]) -> dict[str, str]:
+    from barymesh.paper.theme import shown_number
+
+    told = {"nodes" if links is not None else "measures": f"{size:,}"}
+    if links is not None:
+        told |= {"links": f"{links:,}", "network": str(network)}
+    names = {"activations": "activations", "messages": "messages"}
+    told |= {name: f"{counts[key]:,.0f}" for key, name in names.items() if key in counts}
+    if counts.get("bytes"):
+        told["carried"] = in_bytes(counts["bytes"])
+    if "gap" in counts:
+        told["certified gap"] = shown_number(counts["gap"], 2)
+    return told
+
+
+def in_bytes(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.3g} TB"
+
+
+def _phase(run: Scene) -> str:
+    if not run.running:
+        return "is over"
+    return "is at work" if run.runs else "waits"
+
+
+def _compared(folder: Path, runs: Mapping[str, Scene], newest: str) -> Scene:
+    """All methods' curves together, with the network and the barycenter of the one that is at work."""
+    chosen = runs[newest]
+    histories: dict[str, Columns] = {name: next(iter(run.runs.values()), {}) for name, run in runs.items()}
+    status = ", ".join(f"{name} {_phase(run)}" for name, run in runs.items())
+    return replace(
+        chosen,
+        title=f"{newest}, one of {len(runs)} methods: {folder.resolve().name}",
+        status=f"{chosen.status} ({status}.)",
+        running=any(run.running for run in runs.values()),
+        runs=histories,
+    )

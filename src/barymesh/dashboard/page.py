@@ -1,0 +1,179 @@
+"""The page: its words, its look and its behaviour around the figures, and how all of it follows the scenes."""
+
+# ruff: noqa: RUF001 (dashes are meant)
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bokeh.models import ColumnDataSource, CustomJS
+from bokeh.models.ui import Pane
+from jinja2 import Environment
+
+from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
+from barymesh.dashboard.look import SCRIPT, STYLE, TEMPLATE
+from barymesh.dashboard.scene import Barycenter, Nodes, NodeState, Scene
+from barymesh.paper.page import EARLY
+from barymesh.paper.page import STYLE as PLAIN_STYLE
+from barymesh.paper.theme import shown_number
+from barymesh.report.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
+from barymesh.report.bokeh_plots import PAINT
+
+if TYPE_CHECKING:
+    from bokeh.document import Document
+
+    from barymesh.dashboard.watch import Watch
+
+# milliseconds between two looks at whether there is something new
+LOOK = 500
+# rows of the table of nodes, and names in a sentence
+MOST_LISTED, MOST_NAMED = 100, 5
+# what the shapes of nodes look like in text
+SIGNS = {
+    NodeState.STARTING: "⬢",
+    NodeState.WORKING: "●",
+    NodeState.CONVERGED: "■",
+    NodeState.ASLEEP: "▲",
+    NodeState.STUCK: "▼",
+    NodeState.DEAD: "✕",
+    NodeState.ENDED: "◉",
+    NodeState.LEFT: "—",
+    NodeState.ELSEWHERE: "◆",
+    NodeState.UNKNOWN: "★",
+}
+# which rows of the table come first
+URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.ASLEEP, NodeState.UNKNOWN)
+STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
+WHOLE = Environment(autoescape=True).from_string(TEMPLATE)
+
+
+def make_page(document: Document, watch: Watch) -> None:
+    """Fill a document, and keep it up to date: one for everybody who looks."""
+    seen, version = watch.newest()
+    shape = shape_of(seen)
+    figures = Figures(seen)
+    facts = ColumnDataSource({"json": [json.dumps(facts_of(seen))]}, name="facts")
+    facts.js_on_change("data", CustomJS(code="barymesh.tell(cb_obj)"))
+    control = ColumnDataSource({"paused": [False]}, name="control")
+    ready = CustomJS(args={"facts": facts, "control": control}, code="barymesh.begin(facts, control)")
+    # nothing to see: by it the sources belong to the document, and so are kept the same here and there
+    carrier = Pane(name="carrier", visible=False)
+    carrier.js_on_change("tags", ready)
+    for root in (carrier, *figures.roots.values()):
+        document.add_root(root)
+    document.js_on_event("document_ready", ready)
+    document.js_on_event("connection_lost", CustomJS(code="barymesh.lost()"))
+    document.config.notify_connection_status = False
+    document.config.reconnect_session = False
+    document.title = f"{seen.title} – barymesh"
+    document.template = WHOLE
+    document.template_variables.update(
+        scene=seen, figures=figures, legend=_legend(seen), plain_style=PLAIN_STYLE, style=STYLE,
+        early=EARLY, script=PAINT + SCRIPT, ramps=_ramps(),
+    )  # fmt: skip
+    shown = version
+
+    def follow() -> None:
+        nonlocal shown
+        scene, newest = watch.newest()
+        if newest == shown or control.data["paused"][0]:
+            return
+        shown = newest
+        if shape_of(scene) != shape:
+            # a new page, once
+            facts.data = {"json": [json.dumps({"reload": True})]}
+            document.remove_periodic_callback(looking)
+            return
+        figures.show(scene)
+        facts.data = {"json": [json.dumps(facts_of(scene))]}
+
+    looking = document.add_periodic_callback(follow, LOOK)
+
+
+def facts_of(scene: Scene) -> dict[str, Any]:
+    """All that the page says in words, for JSON."""
+    nodes = scene.nodes
+    dead = [] if nodes is None else nodes.dead
+    more = f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else ""
+    alarm = f"Dead: {', '.join(dead[:MOST_NAMED])}{more}. " if dead else ""
+    return {
+        "title": scene.title,
+        "status": alarm + scene.status,
+        "running": scene.running,
+        "dead": dead,
+        # read aloud when it changes, so not what changes every second
+        "news": alarm + ("Running." if scene.running else scene.status),
+        "counts": dict(scene.counts),
+        "signs": [] if nodes is None else [f"{SIGNS[one]} {one}" for one in NodeState if one in nodes.states],
+        "rows": [] if nodes is None else _rows(nodes),
+        "more": 0 if nodes is None else max(0, nodes.total - MOST_LISTED),
+        "alt": {
+            "network": "" if nodes is None else _network_words(nodes),
+            "barycenter": "" if scene.barycenter is None else _barycenter_words(scene.barycenter),
+        },
+    }
+
+
+def _rows(nodes: Nodes) -> list[list[str]]:
+    """The table of nodes: what needs attention first, then those farthest from agreement."""
+    notes = nodes.notes or [""] * len(nodes.names)
+    # news by node: the oldest over any of its edges
+    oldest = np.full(len(nodes.names), -1.0)
+    for end in nodes.edges.T if len(nodes.edges) else ():
+        np.maximum.at(oldest, end, np.nan_to_num(nodes.staleness, nan=-1.0))
+    order = sorted(
+        range(len(nodes.names)),
+        key=lambda k: (nodes.states[k] not in URGENT, -np.nan_to_num(nodes.errors[k], nan=-1.0), k),
+    )
+    return [
+        [
+            nodes.names[k], SIGNS[nodes.states[k]], str(nodes.states[k]), distance_text(nodes.errors[k]),
+            _ago(oldest[k]), notes[k],
+        ]
+        for k in order[:MOST_LISTED]
+    ]  # fmt: skip
+
+
+def _ago(age: float) -> str:
+    if age < 0:
+        return ""
+    return "never" if np.isinf(age) else f"{age:.2g} s ago"
+
+
+def _network_words(nodes: Nodes) -> str:
+    drawn = "" if len(nodes.names) == nodes.total else f", {len(nodes.names):,} of them drawn"
+    links = "" if len(nodes.edges) == nodes.links else f" ({len(nodes.edges):,} drawn)"
+    known = nodes.errors[np.isfinite(nodes.errors)]
+    far = f" The farthest from the mean is at {distance_text(float(known.max()))}." if known.size else ""
+    return f"{nodes.total:,} nodes{drawn}, {nodes.links:,} links{links}.{far}"
+
+
+def _barycenter_words(seen: Barycenter) -> str:
+    if seen.support.dimension == 1:
+        z = seen.support.points[:, 0]
+        middle = float(z @ seen.mean / seen.mean.sum())
+        spread = float(np.sqrt(np.maximum(0.0, (z - middle) ** 2 @ seen.mean / seen.mean.sum())))
+        return f"The mean of the nodes has its centre at {middle:.4g} and a standard deviation of {spread:.3g}."
+    return f"The mean of the nodes, on {seen.support.size:,} points."
+
+
+def _legend(scene: Scene) -> list[dict[str, str]]:
+    """One entry a run, if there are several."""
+    if len(scene.runs) < 2:
+        return []
+    looks = [style(number) for number in range(len(scene.runs))]
+    return [
+        {"name": name, "colour": f"var(--c-{colour[1:]}, {colour})", "stroke": STROKES[dash]}
+        for name, (colour, dash) in zip(scene.runs, looks, strict=True)
+    ]
+
+
+def _ramps() -> dict[str, Any]:
+    def gradient(colours: Any) -> str:
+        return f"linear-gradient(to right, {', '.join(list(colours)[:: len(colours) // 16])})"
+
+    return {
+        "agreement": gradient(AGREEMENT), "ages": gradient(AGES), "near": shown_number(NEAR, 1), "far": f"{FAR:g}",
+        "fresh": f"{FRESH:g} s", "stale": f"{STALE:g} s", "silent": f"{SILENT:g} s",
+    }  # fmt: skip

@@ -1,0 +1,233 @@
+"""Scenes of a real network, from what its nodes say at their status ports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.dashboard.folder import in_bytes
+from barymesh.dashboard.live import MOST_PICTURED
+from barymesh.dashboard.scene import Barycenter, Columns, Nodes, NodeState, Scene, distances, evenly, layout, thinned
+from barymesh.errors import NetworkError
+from barymesh.metrics import consensus_distance
+from barymesh.peers.link import LinkState
+from barymesh.peers.network_file import NetworkFile
+from barymesh.peers.status import ask, state
+from barymesh.support import Support
+from barymesh.support_text import parse_support
+
+# seconds until a node must have answered; with the time between two looks this is well below 5
+PATIENCE = 2.0
+# seconds without news from a neighbour after which its being connected says nothing
+SILENCE = 5.0
+CALLERS = 32
+DEAD = NodeState.DEAD
+# rows of the history that are kept
+MOST_KEPT = 20_000
+COLUMNS = ("time", "consensus", "distance", "error", "activations", "messages", "bytes")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node to ask: its ``name``, if it is known, and where its status is served, if it is."""
+
+    name: str | None
+    host: str
+    port: int | None
+
+
+class PeersSource:
+    """Asks all ``places`` at every look, and remembers. ``network``: who they are, and who talks to whom; without it,
+    what the nodes themselves say of their neighbours."""
+
+    def __init__(self, places: Sequence[Place], network: NetworkFile | None = None, where: str = "") -> None:
+        self.places, self.network, self.where = places, network, where
+        self._facts: dict[str, Mapping[str, Any]] = {}
+        self._estimates: dict[str, NDArray[np.float64]] = {}
+        self._rows: list[tuple[float, ...]] = []
+        self._began = time.monotonic()
+        self._positions: tuple[bytes, NDArray[np.float64]] = b"", np.empty((0, 2))
+        self._support: Support | None = None
+        self._pool = ThreadPoolExecutor(min(CALLERS, max(len(places), 1)), "status")
+
+    @classmethod
+    def of_file(cls, path: Path) -> PeersSource:
+        """The nodes of a ``network.toml`` that have status ports."""
+        network = NetworkFile.read(path)
+        if all(node.status_port is None for node in network.nodes):
+            raise NetworkError(
+                f"No node of {path} has a status port, so there is nothing to ask. Make the network with status=PORT "
+                "for the nodes on this machine."
+            )
+        return cls([Place(node.name, "127.0.0.1", node.status_port) for node in network.nodes], network, str(path))
+
+    def scene(self) -> Scene:
+        """What the nodes say now."""
+        answers = self._answers()
+        names, edges = self._graph(answers)
+        states = [self._state(name, answers) for name in names]
+        estimates = {name: self._estimates[name] for name in names if name in self._estimates}
+        # those who cannot take part cannot come to agree either
+        alive = [estimates[name] for name, one in zip(names, states, strict=True) if name in estimates and one != DEAD]
+        mean = np.mean(alive or list(estimates.values()), axis=0) if estimates else np.empty(0)
+        own = [np.array([estimates[name]]) if name in estimates else None for name in names]
+        errors = np.array([np.nan if row is None else float(distances(row, mean)[0]) for row in own])
+        self._remember(names, edges, estimates, errors)
+        known = self._facts.values()
+        method = next((str(one["method"]) for one in known), "")
+        run = self.network.run if self.network is not None else next((str(one["run"]) for one in known), "network")
+        return Scene(
+            title=f"{method}: {run}" if method else run,
+            status=_status(states),
+            running=any(one in (NodeState.WORKING, NodeState.STARTING, NodeState.STUCK) for one in states),
+            runs={"network": self._history()},
+            nodes=Nodes(
+                names, self._placed(len(names), edges), errors, states, edges, self._staleness(names, edges, answers),
+                len(names), len(edges), [self._note(name, answers) for name in names],
+            ),
+            barycenter=self._barycenter(estimates, mean),
+            counts=self._counts(len(names), len(edges)),
+        )  # fmt: skip
+
+    # ---- asking
+
+    def _answers(self) -> dict[str, Mapping[str, Any]]:
+        """What the nodes that answer say now, by name. Nodes of other networks are not listened to."""
+        there = [place for place in self.places if place.port is not None]
+        answers: dict[str, Mapping[str, Any]] = {}
+        for place, (facts, estimate) in zip(there, self._pool.map(_asked, there), strict=True):
+            if facts is None or "links" not in facts or place.name not in (None, facts["name"]):
+                continue
+            if self.network is not None and facts["fingerprint"] != self.network.fingerprint:
+                continue
+            name = str(facts["name"])
+            answers[name] = facts
+            weights = (estimate or {}).get("weights")
+            if weights:
+                self._estimates[name] = np.array(weights, dtype=float)
+        self._facts |= answers
+        return answers
+
+    def _graph(self, answers: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], NDArray[np.intp]]:
+        if self.network is not None:
+            return [node.name for node in self.network.nodes], self.network.network().edges
+        # those asked first, in the order they were named; then those they speak of
+        names = list(dict.fromkeys([*self._facts, *(peer for one in self._facts.values() for peer in one["links"])]))
+        number = {name: place for place, name in enumerate(names)}
+        pairs = {tuple(sorted((number[a], number[b]))) for a, one in self._facts.items() for b in one["links"]}
+        return names, np.array(sorted(pairs), dtype=np.intp).reshape(-1, 2)
+
+    def _state(self, name: str, answers: Mapping[str, Mapping[str, Any]]) -> NodeState:
+        if name in answers:
+            return NodeState(state(answers[name]).lower())
+        before = self._facts.get(name)
+        if before is not None:
+            # it was here, and does not answer any more
+            return NodeState.ENDED if before["stopped"] and not before.get("stays") else NodeState.DEAD
+        links = [one["links"][name] for one in answers.values() if name in one["links"]]
+        if any(one["state"] == LinkState.CONNECTED and _fresh(one) for one in links):
+            return NodeState.ELSEWHERE
+        if any(one["state"] != LinkState.NEVER for one in links):
+            return NodeState.DEAD
+        return NodeState.UNKNOWN
+
+    def _staleness(
+        self, names: Sequence[str], edges: NDArray[np.intp], answers: Mapping[str, Mapping[str, Any]]
+    ) -> NDArray[np.float64]:
+        """That of the worse direction of each edge, as far as somebody can be asked."""
+        worse = []
+        for i, j in edges:
+            ways = ((names[i], names[j]), (names[j], names[i]))
+            said = [answers[a]["links"][b].get("silence") for a, b in ways if b in answers.get(a, {}).get("links", {})]
+            worse.append(max((np.inf if one is None else float(one) for one in said), default=np.nan))
+        return np.array(worse, dtype=float)
+
+    def _note(self, name: str, answers: Mapping[str, Mapping[str, Any]]) -> str:
+        facts = answers.get(name)
+        if facts is None:
+            return ""
+        links = facts["links"].values()
+        connected = sum(link["state"] == LinkState.CONNECTED for link in links)
+        return f"{facts['activations']:,} activations, {connected} of {len(links)} neighbours connected"
+
+    # ---- remembering
+
+    def _remember(
+        self, names: Sequence[str], edges: NDArray[np.intp], estimates: Mapping[str, NDArray[np.float64]],
+        errors: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        if not self._facts:
+            return
+        sent = [facts["messages"] for facts in self._facts.values()]
+        believed = [facts["error"] for facts in self._facts.values() if facts["error"] is not None]
+        consensus = np.nan
+        if len(estimates) == len(names) and len(edges):
+            consensus = consensus_distance(np.array([estimates[name] for name in names]), edges)
+        self._rows.append(
+            (
+                time.monotonic() - self._began,
+                consensus,
+                float(np.nanmax(errors)) if np.isfinite(errors).any() else np.nan,
+                max(believed, default=np.nan),
+                float(sum(facts["activations"] for facts in self._facts.values())),
+                float(sum(one["sent"] for one in sent)),
+                float(sum(one["sent_bytes"] for one in sent)),
+            )
+        )
+        if len(self._rows) > MOST_KEPT:
+            # the older half, more thinly
+            self._rows[: MOST_KEPT // 2] = self._rows[: MOST_KEPT // 2 : 2]
+
+    def _history(self) -> Columns:
+        table = np.array(self._rows, dtype=float).reshape(-1, len(COLUMNS))
+        return thinned({name: table[:, k] for k, name in enumerate(COLUMNS)})
+
+    def _placed(self, size: int, edges: NDArray[np.intp]) -> NDArray[np.float64]:
+        key = edges.tobytes() + size.to_bytes(8)
+        if self._positions[0] != key:
+            self._positions = key, layout(size, edges)
+        return self._positions[1]
+
+    def _barycenter(self, estimates: Mapping[str, NDArray[np.float64]], mean: NDArray[np.float64]) -> Barycenter | None:
+        if not estimates:
+            return None
+        if self._support is None:
+            found = parse_support(next(str(facts["support"]) for facts in self._facts.values()))
+            assert isinstance(found, Support)
+            self._support = found
+        owners = [list(estimates)[k] for k in evenly(len(estimates), MOST_PICTURED)]
+        return Barycenter(self._support, mean, np.array([estimates[name] for name in owners]), owners)
+
+    def _counts(self, size: int, links: int) -> dict[str, str]:
+        told = {"nodes": f"{size:,}", "links": f"{links:,}"}
+        if self._rows:
+            last = dict(zip(COLUMNS, self._rows[-1], strict=True))
+            told |= {name: f"{last[name]:,.0f}" for name in ("activations", "messages")}
+            told["carried"] = in_bytes(last["bytes"])
+        return told
+
+
+def _asked(place: Place) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    assert place.port is not None
+    facts = ask(place.port, PATIENCE, place.host)
+    return facts, None if facts is None else ask(place.port, PATIENCE, place.host, "/estimate")
+
+
+def _fresh(link: Mapping[str, Any]) -> bool:
+    return link.get("silence") is not None and link["silence"] < SILENCE
+
+
+def _status(states: Sequence[NodeState]) -> str:
+    """A sentence about them all."""
+    if all(one is NodeState.UNKNOWN for one in states):
+        return "No node answers yet."
+    counts = {one: sum(found is one for found in states) for one in NodeState}
+    told = ", ".join(f"{count} {one}" for one, count in counts.items() if count)
+    return f"{len(states)} nodes: {told}."

@@ -1,0 +1,123 @@
+"""What the page shows at one moment, whatever it was learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import NetworkError
+from barymesh.network.topology import Network
+from barymesh.support import Support
+
+Floats = NDArray[np.float64]
+Columns = Mapping[str, Floats]
+
+# what a page can show, and a browser bear
+MOST_NODES, MOST_EDGES, MOST_ROWS = 2000, 4000, 1000
+
+
+class NodeState(StrEnum):
+    """The values are what people read."""
+
+    STARTING = "starting"
+    WORKING = "at work"
+    CONVERGED = "converged"
+    ASLEEP = "asleep"
+    STUCK = "stuck"
+    DEAD = "dead"
+    ENDED = "ended"
+    LEFT = "not taking part"
+    ELSEWHERE = "on another machine"
+    UNKNOWN = "not heard of"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes that are drawn: ``names (m,)``, ``positions (m, 2)``, ``errors (m,)`` (total variation from the mean of
+    all, NaN where unknown), ``states (m,)``, ``edges (E, 2)`` between them and ``staleness (E,)``, seconds since what
+    was last heard over each was sent (NaN where unknown). ``notes``: further words about each. ``total``, ``links``:
+    how many there are, drawn or not."""
+
+    names: Sequence[str]
+    positions: Floats
+    errors: Floats
+    states: Sequence[NodeState]
+    edges: NDArray[np.intp]
+    staleness: Floats
+    total: int
+    links: int
+    notes: Sequence[str] = ()
+
+    @property
+    def dead(self) -> list[str]:
+        """The names of those that are dead."""
+        return [name for name, state in zip(self.names, self.states, strict=True) if state is NodeState.DEAD]
+
+
+@dataclass(frozen=True)
+class Barycenter:
+    """What the nodes believe: ``estimates (k, n)`` of the nodes with the names ``owners``, their ``mean (n,)`` over all
+    nodes, on the ``support``."""
+
+    support: Support
+    mean: Floats
+    estimates: Floats
+    owners: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All of it. ``status``: a sentence. ``runs``: the histories by name, over the column ``clock``, which is measured
+    in ``unit``; ``counts``: numbers for people, by what they are."""
+
+    title: str
+    status: str
+    running: bool
+    runs: Mapping[str, Columns] = field(default_factory=dict)
+    clock: str = "time"
+    unit: str = "s"
+    nodes: Nodes | None = None
+    barycenter: Barycenter | None = None
+    counts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """Where scenes come from. ``scene()`` may take a second or two, and is called from one thread only."""
+
+    def scene(self) -> Scene: ...
+
+
+def thinned(columns: Columns, most: int = MOST_ROWS) -> dict[str, Floats]:
+    """At most so many rows, evenly picked, with the first and the last."""
+    rows = max((column.size for column in columns.values()), default=0)
+    kept = np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
+    return {name: column[kept] for name, column in columns.items()}
+
+
+def evenly(count: int, most: int) -> NDArray[np.intp]:
+    """At most so many of ``count`` places, evenly picked."""
+    return np.linspace(0, count - 1, min(count, most)).astype(np.intp)
+
+
+def distances(estimates: Floats, mean: Floats) -> Floats:
+    """The total variation ``(m,)`` of each estimate ``(m, n)`` from the mean ``(n,)``."""
+    return np.asarray(0.5 * np.abs(estimates - mean).sum(axis=1))
+
+
+def layout(size: int, edges: NDArray[np.intp]) -> Floats:
+    """Where to draw nodes, ``(size, 2)``: as the network does, on a circle where not all edges are known, and many
+    without any in rows."""
+    if not len(edges):
+        side = int(np.ceil(np.sqrt(size)))
+        place = np.arange(size)
+        return np.stack([place % side, -(place // side)], axis=1).astype(float)
+    try:
+        return Network(size, edges).positions
+    except NetworkError:
+        angle = 2 * np.pi * np.arange(size) / size
+        return np.stack([np.sin(angle), np.cos(angle)], axis=1)

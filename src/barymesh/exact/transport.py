@@ -1,0 +1,46 @@
+"""The regularised transport cost of every measure to one given measure on the support."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.exact.anderson import Anderson
+from barymesh.oracle.base import Oracle
+
+Floats = NDArray[np.float64]
+# differences below this share of a value are rounding
+ROUNDING = 1e-13
+
+
+def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float) -> tuple[Floats, float]:
+    """``W_i(target) (m,)`` of every node, and how far the worst of its plans is from having the right rows (L1).
+
+    Sinkhorn in the dual, node by node: with ``x = lam / reg`` and ``p_i = grad W*_i``,
+
+        x_i <- x_i + log target - log p_i(x_i),      W_i(target) >= reg <x_i, target> - W*_i(lam_i)
+
+    until ``|p_i - target|_1 <= tol``. The bound is what is returned. Each step raises it by at least
+    ``reg KL(target | p_i)``; an accelerated one that raises the sum over all nodes by less is undone.
+    """
+    log_target = np.log(np.maximum(target, np.finfo(float).tiny))
+    x = np.zeros((oracle.count, oracle.size))
+    nowhere, everybody = np.zeros(oracle.size), np.ones(oracle.count)
+    anderson, accelerated, goal = Anderson(x.shape), False, -np.inf
+    for _ in range(max_iter):
+        value, log_p = oracle.evaluate(x)
+        bounds = x @ target - value
+        reached = float(bounds.sum())
+        if accelerated and not reached >= goal - ROUNDING * (1.0 + np.abs(bounds).sum()):
+            anderson.reject(x)
+            accelerated = False
+            continue
+        if accelerated:
+            anderson.accept()
+        costs, error = oracle.reg * bounds, float(np.abs(np.exp(log_p) - target).sum(axis=1).max())
+        if error <= tol:
+            break
+        short = log_target - log_p
+        goal = reached + float((short @ target).sum())
+        accelerated = anderson.step(x, short, nowhere, everybody, target)
+    return costs, error

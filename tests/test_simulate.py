@@ -49,6 +49,18 @@ def test_consensus_is_the_papers():
     np.testing.assert_allclose(result.history["consensus"][-1], expected)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"step": -1}, {"faults": ["loss:probability=2"]}, {"checkpoint": "none.npz", "resume": True}]
+)
+def test_what_is_wrong_is_said_before_the_reference_is_computed(monkeypatch, wrong):
+    def never(_):
+        raise AssertionError("it takes long")
+
+    monkeypatch.setattr("barymesh.simulate.exact_reference", never)
+    with pytest.raises(bm.BarymeshError):
+        run("a2dwb", reference=True, **wrong)
+
+
 def test_a_reference_given_as_weights():
     problem = Problem.create(MEASURES, SUPPORT, reg=0.2)
     true = bm.barycenter(MEASURES, SUPPORT, reg=0.2, tol=1e-11).weights

@@ -17,7 +17,7 @@ from barymesh.datasets.digits import small_digits
 
 # %%
 # The 8 x 8 digits that come with scikit-learn, enlarged three times, each at a random place of a 36 x 36 canvas. Half
-# of the pictures make the template, the other half judge it.
+# of the pictures make the template, and twelve of the others judge it.
 
 rng = np.random.default_rng(0)
 pictures = np.zeros((60, 36, 36))
@@ -55,7 +55,7 @@ for name, cost in costs.items():
 assert costs["Wasserstein barycenter"] < 0.5 * costs["pixel-wise mean"]
 
 # %%
-# The barycenter is not as crisp as a single digit: ``reg`` blurs it by about ``sqrt(reg)``, here 0.8 pixels, and
+# The barycenter is not as crisp as a single digit: ``reg`` blurs it by about ``sqrt(reg / 2)``, 0.6 pixels here, and
 # thirty hands do differ. Use it as a template where pictures are shifted, stretched or bent; where they are aligned
 # already, the mean is nearly as good and costs nothing.
 

@@ -30,7 +30,7 @@ aware = cross_val_predict(LinearRegression(), data.data, data.target, cv=10)
 unaware = cross_val_predict(LinearRegression(), data.data[:, 1:], data.target, cv=10)
 
 # %%
-# Each group weighs as many as it has patients. The map of group k sends a score y to the mean of the barycenter's
+# Each group counts by its number of patients. The map of group k sends a score y to the mean of the barycenter's
 # points under the plan that the dual potential stands for, with weights ``softmax((dual_k - (points - y)^2) / reg)``.
 
 members = [group == k for k in range(3)]

@@ -237,8 +237,8 @@ def _check_method(method: str, engine: str, network: Any, running: dict[str, Any
         raise OptionError(f"Unknown engine {engine!r}; choose one of {', '.join(RUNNING)}.")
     misplaced = [name for name in running if name not in RUNNING[engine]]
     if network is not None and misplaced:
-        other = next(one for one, names in RUNNING.items() if misplaced[0] in names)
-        raise OptionError(f'{misplaced[0]}= is for engine="{other}", not for engine="{engine}". Leave it out.')
+        others = " or ".join(f'engine="{one}"' for one, names in RUNNING.items() if misplaced[0] in names)
+        raise OptionError(f'{misplaced[0]}= is for {others}, not for engine="{engine}". Leave it out.')
     if network is None and engine != "simulation":
         raise OptionError(f"engine={engine!r} needs a network; give one, such as network='erdos_renyi'.")
     if method not in NETWORK_METHODS:
@@ -250,7 +250,7 @@ def _check_method(method: str, engine: str, network: Any, running: dict[str, Any
             raise OptionError(f"{next(iter(running))}= is for runs on a network; give network=, or leave it out.")
     elif start is not None:
         raise OptionError(
-            "start= is for the solver without a network; to go on with a run use checkpoint= and resume=."
+            "start= is for the solver without a network; to go on with a simulation use checkpoint= and resume=."
         )
 
 
@@ -272,7 +272,8 @@ def solve_problem(
         expected = (len(problem.measures), problem.support.size)
         if start.duals.shape != expected:
             raise OptionError(
-                f"start= is a result for {start.duals.shape} (measures, support points); this problem has {expected}. "
+                f"The result to go on from (start=, or --resume) has {start.duals.shape} (measures, support points); "
+                f"this problem has {expected}. "
                 "Leave it out, or give the measures and the support it was computed with."
             )
         first = start.duals / problem.reg

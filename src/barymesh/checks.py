@@ -25,7 +25,7 @@ def as_floats(values: Any, what: str, error: type[BarymeshError]) -> Floats:
             raise TypeError(f"its type is {array.dtype}")
         return np.asarray(array, dtype=float)
     except (TypeError, ValueError, OverflowError) as cause:
-        raise error(f"{what} is {type(values).__name__}, not an array of numbers ({cause}).") from cause
+        raise error(f"{what}: {type(values).__name__} is not an array of numbers ({cause}).") from cause
 
 
 def _as_numpy(values: Any) -> NDArray[Any]:

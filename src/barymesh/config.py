@@ -107,7 +107,7 @@ class Gaussians(BaseModel):
     @classmethod
     def _above_zero(cls, value: list[float]) -> list[float]:
         if value[0] <= 0:
-            raise ValueError(f"the range {value} has deviations that are not positive")
+            raise ValueError(f"the range {value} has deviations that are not positive; begin it above 0")
         return value
 
     def draw(self) -> list[Gaussian]:
@@ -291,16 +291,15 @@ def read_config(path: Path, kind: type[Config]) -> Config:
     try:
         return kind(**values)
     except ValidationError as error:
-        problems = [_problem(path, text, kind, list(item["loc"]), item["type"], item["msg"]) for item in error.errors()]
+        problems = [_problem(path, text, kind, item) for item in error.errors()]
         raise ConfigError("\n".join(problems)) from error
     except TypeError as error:
         raise ConfigError(f"{path}: {error}.") from error
 
 
-def _problem(
-    path: Path, text: str, config: type[ProblemConfig], place: list[int | str], kind: str, message: str
-) -> str:
-    said = message.removeprefix("Value error, ").rstrip(".")
+def _problem(path: Path, text: str, config: type[ProblemConfig], item: Any) -> str:
+    """An error of pydantic as a sentence that names place, key and value."""
+    place, kind, said = item["loc"], item["type"], item["msg"].removeprefix("Value error, ").rstrip(".")
     if not place:
         return f"{path}: {said}."
     line = _line_of(str(place[0]), text)
@@ -311,7 +310,12 @@ def _problem(
         return f"{where}: unknown key {key!r}. Known keys: {', '.join(fields)}."
     if kind == "missing":
         return f"{where}: the key {key!r} is missing. It holds {fields[str(place[-1])].description}."
-    return f"{where}: {key}: {said}."
+    return f"{where}: {key}: {said}{given_value(item)}."
+
+
+def given_value(item: Any) -> str:
+    """What was given in place of what pydantic wants; our own sentences have it already."""
+    return "" if item["type"] == "value_error" else f", not {item['input']!r}"
 
 
 def _line_of(key: str, text: str) -> int | None:

@@ -45,7 +45,8 @@ class Cost:
             matrix = as_floats(spec, "A precomputed cost", CostError)
             if matrix.ndim != 2:
                 raise CostError(
-                    f"A precomputed cost must be a matrix (support, atoms), not an array of shape {matrix.shape}."
+                    f"A precomputed cost must be a matrix (support, atoms), not an array of shape {matrix.shape}. Give "
+                    "the name of a metric or a function, if it is not precomputed."
                 )
             self.matrix_given = _checked(matrix, "The precomputed cost")
 

@@ -32,7 +32,7 @@ class RegularisationError(BarymeshError, ValueError):
 
 
 class WeightError(BarymeshError, ValueError):
-    """The weights of the measures are negative, not finite, all zero, or of the wrong number."""
+    """The weights of the measures are not positive, not finite, or of the wrong number."""
 
 
 class OptionError(BarymeshError, ValueError):

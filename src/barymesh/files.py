@@ -63,7 +63,7 @@ def read_measures(paths: str | Path | Iterable[str | Path], *, kind: str | None 
     array([0.25, 0.75])
     """
     if kind is not None and kind not in KINDS:
-        raise OptionError(f"kind is {kind!r}; choose one of {', '.join(KINDS)}.")
+        raise OptionError(f"kind (on the command line --as) is {kind!r}; choose one of {', '.join(KINDS)}.")
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
     if not given:
         raise FileError("No data files were given; name at least one file or folder.")
@@ -95,7 +95,7 @@ def _files_in(path: Path) -> list[Path]:
         found = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith(".") and _known(f))
         if not found:
             raise FileError(
-                f"The folder {path} holds no file barymesh reads ({', '.join((*ARRAYS, *TABLES, '.png'))}, IDX)."
+                f"The folder {path} holds no file barymesh reads ({', '.join((*ARRAYS, *TABLES, *IMAGES))}, IDX)."
             )
         return found
     if not path.exists():
@@ -180,7 +180,10 @@ def _numbers(file: Path, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except Exception as error:  # truncated zip, zlib, header and pickle errors share no base
-        raise FileError(f"{file} is truncated, damaged, or not a NumPy file ({error}). Write it again.") from error
+        raise FileError(
+            f"{file} is truncated, damaged, not a NumPy file, or may not be opened ({error}). Write it again, or "
+            "make it readable."
+        ) from error
 
 
 def _read_csv(file: Path) -> tuple[list[str], Array]:
@@ -235,7 +238,7 @@ def _read_parquet(file: Path) -> tuple[list[str], Array]:
         columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
     except Exception as error:  # pyarrow raises errors of its own for damage, ValueError for text columns
         raise FileError(
-            f"{file} is damaged, not Parquet, or has columns that are not numbers ({error}). "
+            f"{file} is damaged, not Parquet, may not be opened, or has columns that are not numbers ({error}). "
             "Write it again, with numbers only."
         ) from error
     if not columns:
@@ -261,7 +264,10 @@ def _read_image(file: Path, invert: bool) -> Array:
             grey = picture if picture.mode.startswith(("I", "F")) else picture.convert("L")
             pixels = np.asarray(grey, dtype=float)
     except Exception as error:  # Pillow raises OSError, SyntaxError or its own, by format
-        raise FileError(f"{file} is truncated, damaged, or not an image ({error}). Write it again.") from error
+        raise FileError(
+            f"{file} is truncated, damaged, not an image, or may not be opened ({error}). Write it again, or make it "
+            "readable."
+        ) from error
     return pixels.max() - pixels if invert else pixels
 
 
@@ -269,7 +275,9 @@ def _read_idx(file: Path) -> Array:
     try:
         raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"{file} is truncated or not a gzip file ({error}). Get it again.") from error
+        raise FileError(
+            f"{file} is truncated, not a gzip file, or may not be opened ({error}). Get it again, or make it readable."
+        ) from error
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in IDX_TYPES:
         raise FileError(
             f"{file} is not an IDX file: its first bytes are {raw[:4].hex(' ')}, "

@@ -161,7 +161,8 @@ class Problem:
             absolute = number * problem.median_cost()
             if not absolute > 0:
                 raise RegularisationError(
-                    "The median cost is 0, so reg cannot be relative to it. Give an absolute reg."
+                    "The median cost is 0, so reg cannot be relative to it. Give an absolute reg, without "
+                    "relative_reg (on the command line --relative)."
                 )
             problem = cls(**{**problem.__dict__, "reg": absolute})
         return problem

@@ -327,12 +327,15 @@ class Result:
                 **header,
             )
         except FileNotFoundError as error:
-            raise FileError(f"There is no file {path}.") from error
+            raise FileError(
+                f"There is no file {path}. Name one that Result.save wrote; on the command line, begin without resume."
+            ) from error
         except FileError:
             raise
         except Exception as error:  # zipfile, zlib, json and missing or unknown fields share no base
             raise FileError(
-                f"{path} is damaged, or not a result of barymesh ({error}). Get it from a copy, or compute it again."
+                f"{path} is damaged, not a result of barymesh, or may not be opened ({error}). Get it from a copy, or "
+                "compute it again."
             ) from error
 
     def __repr__(self) -> str:

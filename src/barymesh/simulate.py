@@ -105,12 +105,14 @@ def simulate(
     plan = plan_events(options.events, network)
     everything = problem.also(plan.measures)
     final = _members(everything, plan, len(plan.events))
-    recorder = Recorder(everything, network, as_reference(options.reference, final), options.snapshots)
+    recorder = Recorder(everything, network, None, options.snapshots)
     simulation = build_simulation(problem, network, options, recorder, plan)
     before = 0.0
     if options.resume and options.checkpoint is not None:
         simulation.restore(options.checkpoint)
         before = simulation.seconds + recorder.seconds
+    # last, because it may take long: whatever is wrong with the options has been said by now
+    recorder.reference = as_reference(options.reference, final)
     with following_time(options.duration, options.method, callback) if progress else nullcontext(callback) as watch:
         ending = simulation.run(options.duration, watch)
     if options.checkpoint is not None:
@@ -178,8 +180,8 @@ def as_reference(wanted: Any, problem: Problem) -> Reference | None:
     weights = as_floats(wanted, "The reference", OptionError)
     if weights.shape != (problem.support.size,) or not abs(weights.sum() - 1) < 1e-6 or (weights < 0).any():
         raise OptionError(
-            f"The reference must be True, or the {problem.support.size} weights of a measure on the support, with "
-            f"sum 1; it has shape {weights.shape} and sum {weights.sum():.6g}."
+            f"The reference must be True, or the {problem.support.size} weights of a measure on the support, none "
+            f"negative, with sum 1; it has shape {weights.shape} and sum {weights.sum():.6g}."
         )
     return Reference(weights, _optimum(problem, weights))
 

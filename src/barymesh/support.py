@@ -108,7 +108,8 @@ class Support:
                 raise SupportError(f"The grid has {count} points along axis {axis}; it needs at least one.")
             if not (np.isfinite([low, high]).all() and (high > low or (high == low and count == 1))):
                 raise SupportError(
-                    f"The grid goes from {low} to {high} along axis {axis}; the upper end must be above the lower."
+                    f"The grid goes from {low} to {high} along axis {axis}; both must be finite, the upper end above "
+                    "the lower (or equal to it, for a single point)."
                 )
         return cls.of_grid(Grid(counts, tuple(map(float, lows)), tuple(map(float, highs))), reason=reason)
 

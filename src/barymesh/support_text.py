@@ -22,7 +22,7 @@ def parse_support(text: str, base: Path | None = None, *, check_only: bool = Fal
     if ":" in text and Path(text).suffix.lower() not in (".csv", ".npy"):
         return _grid(text)
     if Path(text).suffix.lower() not in (".csv", ".npy"):
-        raise SupportError(f"The support {text!r} is not understood. Give {HELP}")
+        raise SupportError(f"The support {text!r} is not understood. Give {HELP}.")
     if check_only:
         return None
     return _from_file((base or Path()) / text)
@@ -37,7 +37,7 @@ def _grid(text: str) -> Support:
             if len(parts) != 3:
                 raise ValueError
         except (ValueError, IndexError) as error:
-            raise SupportError(f"The support {text!r} is not understood at {axis!r}. Give {HELP}") from error
+            raise SupportError(f"The support {text!r} is not understood at {axis!r}. Give {HELP}.") from error
         counts.append(count)
         lower.append(low)
         upper.append(high)

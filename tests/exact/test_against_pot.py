@@ -100,7 +100,7 @@ def test_scattered_points(d, n, count, metric, log_relative, maker, uniform, see
     uniform=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_grids(shape, count, log_relative, maker, uniform, seed):
     rng = np.random.default_rng(seed)
     points = bm.Grid.of_image(shape).points

@@ -91,6 +91,11 @@ def test_order_q_integrates_polynomials_up_to_degree_2q_minus_1(order):
         assert atoms.weights @ atoms.points[:, 0] ** power == pytest.approx(expected, abs=1e-12 * size)
 
 
+def test_a_mean_with_too_many_axes_is_refused():
+    with pytest.raises(DimensionError, match=r"shape \(2, 2\); give one number, or one for each dimension"):
+        bm.Gaussian(np.zeros((2, 2)), 1.0)
+
+
 def test_order_one_is_the_mean_alone():
     atoms = some_gaussian(3, 1, order=1).atoms(Discretisation())
     np.testing.assert_allclose(atoms.points, some_gaussian(3, 1).mean[None])

@@ -103,6 +103,8 @@ def test_traces_are_played_in_turn(tmp_path):
         (Categorical((1.0,), (0.5,)), "sum 1"),
         (LogNormal(np.inf), "inf"),
         (PerEdge({(0, 9): 1.0}), r"\(0, 9\)"),
+        (PerEdge({1: 0.2}), "given for 1; name an edge by its two nodes"),
+        (Trace({1: [0.2]}), "given for 1; name an edge by its two nodes"),
         (PerEdge(np.ones((2, 2))), r"\(2, 2\)"),
         (Trace([]), "at least one"),
         (Trace({(0, 1): [1.0]}), "no recorded delay"),

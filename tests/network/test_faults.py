@@ -7,8 +7,9 @@ import pytest
 
 from barymesh.engines import fate_kernels
 from barymesh.errors import OptionError
+from barymesh.named import build_named
 from barymesh.network import Constant, Crash, Duplication, LinkDown, Loss, Reordering, Sleep, Uniform, as_network
-from barymesh.network.faults import FOREVER, fault_table
+from barymesh.network.faults import FAULTS, FOREVER, fault_table
 
 PATH = as_network("path", 3)
 
@@ -83,3 +84,10 @@ def test_spans_are_joined_and_resets_sorted():
 def test_bad_faults_are_refused(fault, words):
     with pytest.raises(OptionError, match=words):
         fault_table([fault], PATH)
+
+
+def test_a_memory_that_is_neither_true_nor_false_is_refused():
+    """Any word would do for true."""
+    fault = build_named("crash:node=1,start=1,stop=2,memory=no", FAULTS, "fault", OptionError)
+    with pytest.raises(OptionError, match="memory is 'no'; it must be true or false"):
+        fault_table([fault], as_network("cycle", 4))

@@ -112,6 +112,15 @@ def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
         worked(Kit.open(tmp_path / KITS / "a"), tmp_path / "run", weight=2.0)
 
 
+def test_a_check_knows_of_such_weights_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(node_module, "_KNOCK", 0.1)
+    network_of(tmp_path, method="a2dwb_conserving")
+    np.savetxt(tmp_path / "x.csv", np.array([0.1, 0.2]), header="x", comments="")
+    found = found_by(tmp_path / KITS / "a", tmp_path / "x.csv", weight=2.0)
+    assert not found["data"].ok
+    assert "sinkhorn" in found["data"].text
+
+
 def test_data_that_do_not_fit_are_refused(kit, tmp_path):
     with pytest.raises(DimensionError):
         worked(kit, tmp_path / "run", bm.Empirical(np.zeros((3, 2))))

@@ -1,7 +1,7 @@
 """How the time to accuracy grows with the number of nodes, on networks that are well connected.
 
 The problem of the paper, exact oracle, sinkhorn with nothing chosen, on random regular graphs: virtual seconds and
-messages until the mean total variation to the true barycenter is down to LEVEL. The floor is the way up to the root of
+messages until the mean total variation to the true barycenter is down to 0.01. The floor is the way up to the root of
 the tree and down again, once, at the mean time of a hop.
 """
 

@@ -93,7 +93,10 @@ class FolderSource:
             arrays = {name: stored[name] for name in stored.files}
         facts = json.loads(str(arrays.pop("header")))
         if facts["format"] != FORMAT:
-            raise FileError(f"{path} has format {facts['format']}; this version of barymesh reads format {FORMAT}.")
+            raise FileError(
+                f"{path} has format {facts['format']}; this version of barymesh reads format {FORMAT}. Look at it "
+                "with the version that wrote it."
+            )
         self._writer[path] = facts["pid"], facts["host"]
         title = _title(path.parent, facts["method"])
         if "now" not in facts:

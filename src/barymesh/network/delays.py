@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,7 +71,7 @@ class Categorical(Delay):
     probabilities: tuple[float, ...] | None = None
 
     def table(self, network: Network) -> DelayTable:
-        values = _seconds(self.values, "The values of a categorical delay")
+        values = _seconds(self.values, "The values (seconds) of a categorical delay")
         shares = np.full(values.size, 1 / values.size)
         if self.probabilities is not None:
             shares = as_floats(self.probabilities, "The probabilities of a categorical delay", OptionError)
@@ -118,7 +119,7 @@ class Uniform(Delay):
     high: float = 1.0
 
     def table(self, network: Network) -> DelayTable:
-        ends = _seconds((self.low, self.high), "The ends of a uniform delay")
+        ends = _seconds((self.low, self.high), "The ends (seconds) of a uniform delay")
         if ends[0] > ends[1]:
             raise OptionError(f"A uniform delay has low={self.low} above high={self.high}; swap them.")
         return _spaced(ends[0], TICK, max(1, int((ends[1] - ends[0]) * TICKS)))
@@ -142,7 +143,7 @@ class LogNormal(Delay):
     sigma: float = 0.5
 
     def table(self, network: Network) -> DelayTable:
-        _seconds((self.median, self.sigma), "The median and sigma of a log-normal delay")
+        _seconds((self.median, self.sigma), "The median (seconds) and sigma of a log-normal delay")
         return _table(LOG_NORMAL, 2, (self.median, self.sigma), 0.0, np.inf)
 
 
@@ -175,6 +176,7 @@ class PerEdge(Delay):
         sender = network.neighbours
         if isinstance(self.seconds, Mapping):
             default = real_number(self.default)
+            _require_pairs(self.seconds)
             pairs = {**{(b, a): value for (a, b), value in self.seconds.items()}, **self.seconds}
             known = set(zip(sender.tolist(), receiver.tolist(), strict=True))
             strangers = [pair for pair in self.seconds if pair not in known]
@@ -193,7 +195,7 @@ class PerEdge(Delay):
                     f"({network.size}, {network.size}) is needed."
                 )
             offset = matrix[sender, receiver]
-        offset = whole_ticks(_seconds(offset, "The delays per edge")) + (base.offset if base.offset.size else 0.0)
+        offset = whole_ticks(_seconds(offset, "The delays per edge (s)")) + (base.offset if base.offset.size else 0.0)
         least = base.least + float(offset.min() if offset.size else 0.0)
         return DelayTable(base.law, offset, base.trace, least, base.most + float(offset.max(initial=0.0)))
 
@@ -216,6 +218,7 @@ class Trace(Delay):
         edges = network.neighbours.size
         receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
         if isinstance(self.seconds, Mapping):
+            _require_pairs(self.seconds)
             records = {pair: _seconds(np.asarray(part), f"The trace of {pair}") for pair, part in self.seconds.items()}
             pairs = list(zip(network.neighbours.tolist(), receiver.tolist(), strict=True))
             missing = [pair for pair in pairs if pair not in records]
@@ -236,11 +239,19 @@ class Trace(Delay):
                     raise OptionError(
                         f"The trace {self.seconds} cannot be read as one delay a line: {error}."
                     ) from error
-            values = _seconds(source, "The recorded delays")
+            values = _seconds(source, "The recorded delays (seconds)")
             first, count = np.zeros(edges, dtype=np.intp), np.full(edges, values.size, dtype=np.intp)
         values = np.asarray(whole_ticks(values))
-        table = _table(TRACE, values.size, values, float(values.min()), float(values.max()))
+        # without an edge there is nothing to delay
+        ends = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        table = _table(TRACE, values.size, values, *ends)
         return replace(table, trace=first.astype(np.int64) << 32 | count)
+
+
+def _require_pairs(given: Mapping[Any, Any]) -> None:
+    for key in given:
+        if not (isinstance(key, tuple) and len(key) == 2):
+            raise OptionError(f"A delay is given for {key!r}; name an edge by its two nodes, such as (0, 1).")
 
 
 def _spaced(low: float, step: float, count: int) -> DelayTable:
@@ -260,7 +271,7 @@ def _seconds(values: ArrayLike, what: str) -> Floats:
         raise OptionError(f"{what}: there are none; give at least one.")
     bad = ~(np.isfinite(seconds) & (seconds >= 0))
     if bad.any():
-        raise OptionError(f"{what}: {seconds[bad][0]} is not a finite number of seconds, 0 or more.")
+        raise OptionError(f"{what}: {seconds[bad][0]} is not a finite number, 0 or more.")
     return seconds
 
 

@@ -116,7 +116,7 @@ def plan(events: Iterable[Any], network: Network) -> Plan:
         if isinstance(event, Leave | Join):
             if present[event.node] == isinstance(event, Join):
                 there = "there already" if present[event.node] else "not there"
-                raise OptionError(f"{event}: the node is {there} at that time.")
+                raise OptionError(f"{event}: the node is {there} at that time. Leave it out, or change its time.")
             present[event.node] = isinstance(event, Join)
             _require_connected(network, present, f"After {event}")
     _require_connected(network, found.at_start(), "At the start")
@@ -125,7 +125,7 @@ def plan(events: Iterable[Any], network: Network) -> Plan:
 
 def _require_connected(network: Network, present: NDArray[np.bool_], when: str) -> None:
     if not present.any():
-        raise OptionError(f"{when} no node would be left. Let one stay.")
+        raise OptionError(f"{when} no node would be there. Let one be there all the time.")
     import networkx as nx
 
     graph = nx.Graph()
@@ -136,5 +136,5 @@ def _require_connected(network: Network, present: NDArray[np.bool_], when: str) 
         shown = ", ".join(str(node) for node in sorted(parts[0])[:10])
         raise OptionError(
             f"{when} the nodes that are there fall into {len(parts)} parts; one of them: {shown}. "
-            "Let other nodes leave, or add edges that join them."
+            "Let other nodes leave or join, or add edges between these parts."
         )

@@ -180,6 +180,8 @@ def fault_table(faults: Iterable[Fault], network: Network) -> FaultTable:
                 idle.setdefault(_node(fault, node, network), []).append(_span(fault, start, stop))
             case Crash(node, start, stop, memory):
                 span = _span(fault, start, stop)
+                if not isinstance(memory, bool):
+                    raise OptionError(f"{fault}: memory is {memory!r}; it must be true or false.")
                 idle.setdefault(_node(fault, node, network), []).append(span)
                 deaf.setdefault(node, []).append(span)
                 if not memory and span[1] < FOREVER:

@@ -194,7 +194,7 @@ def _speeds(speeds: ArrayLike | None, slow_share: float, slowdown: float, size: 
     if given.shape != (size,) or not (np.isfinite(given) & (given > 0)).all():
         raise OptionError(
             f"The speeds of a schedule have shape {given.shape} and a least value of {given.min(initial=np.inf):g}; "
-            f"give {size} positive numbers, one for each node."
+            f"give {size} positive finite numbers, one for each node."
         )
     share = real_number(slow_share)
     if share is None or not 0 <= share <= 1:

@@ -251,7 +251,7 @@ def require_unweighted(network: Network, method_name: str) -> None:
     found = _named(range(network.size), network.edges[unusual], network.weights[unusual])
     raise NetworkError(
         f"{method_name} works on networks without weights, but in {network.name} not all edges weigh 1: {found}. "
-        "To drop the weights: Network(network.size, network.edges)."
+        "To drop the weights: Network(network.size, network.edges); in a file of edges, leave out their column."
     )
 
 

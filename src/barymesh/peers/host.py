@@ -142,8 +142,8 @@ class Host(Generic[S]):
         """Go on from what ``saved`` gave; with the incarnation it had."""
         if kept[:DIGEST] != self._about:
             raise FileError(
-                "What is kept belongs to another run: other nodes, network, support, reg or method. Name another "
-                "folder, or remove the old one; keep its privacy.json, if there is one."
+                "What is kept belongs to another run: other data, weight, nodes, network, support, reg or method. Name "
+                "another folder, or remove the old one; keep its privacy.json, if there is one."
             )
         counts = np.frombuffer(kept, "<i8", 2 + self.nodes.size, DIGEST)
         self.incarnation, self.sequence = int(counts[0]), int(counts[1])

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from barymesh.algorithms import NETWORK_METHODS, SYNCHRONOUS
+from barymesh.config import given_value
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.network.topology import Network
 from barymesh.peers import endpoints
@@ -75,7 +76,7 @@ class NodeEntry(BaseModel):
             raise OptionError(f"the endpoint {value!r} has characters that are not printable ASCII")
         if _EVERYWHERE.fullmatch(value) or (value.startswith("tcp://") and int(value.rpartition(":")[2]) == 0):
             raise OptionError(
-                f"the endpoint {value!r} tells the neighbours neither a machine nor a port to connect to. Name both; "
+                f"the endpoint {value!r} must tell the neighbours both a machine and a port to connect to; "
                 "where the node listens can be said by the key listen of its node.toml"
             )
         return value
@@ -116,7 +117,10 @@ class NetworkFile(BaseModel):
     @classmethod
     def _plain_run(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise OptionError(f"the run id {value!r} must be 1 to 64 letters, digits, '_', '.' or '-'")
+            raise OptionError(
+                f"the run id {value!r} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or "
+                "digit"
+            )
         return value
 
     @field_validator("method")
@@ -397,7 +401,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(_FILE_LIMIT).decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise FileError(f"There is no file {path}.") from error
+        raise FileError(
+            f"There is no file {path}. `barymesh network create` and `barymesh network accept` make it."
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
     try:
@@ -417,4 +423,4 @@ def _problem(item: Any) -> str:
         return f"unknown key {key!r}. Known keys: {', '.join(fields)}."
     if item["type"] == "missing":
         return f"the key {key!r} is missing. It holds {fields[str(place[-1])].description}."
-    return f"{key}: {said}."
+    return f"{key}: {said}{given_value(item)}."

@@ -133,11 +133,7 @@ async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path, promise
     if promise is not None:
         measure, release = released(kit, measure, promise)
     network, graph = kit.network, kit.network.network()
-    if weight != 1 and network.method not in WITHOUT_STEP:
-        raise WeightError(
-            f"The weight is {weight!r}, and {network.method} needs weights of 1: its step depends on all weights, "
-            "which nobody knows. Make the network with method sinkhorn."
-        )
+    _require_usable(weight, network.method)
     problem = local_problem(kit, measure, weight)
     # the data are all here: there is nothing to gain from drawing a few of them
     algorithm = local_algorithm(
@@ -224,6 +220,7 @@ async def check(
         if promise is not None:
             # made and thrown away: nobody sees it
             measure, _ = released(kit, measure, promise)
+        _require_usable(weight, network.method)
         problem = local_problem(kit, measure, weight)
         found.append(Finding("data", True, f"{problem.atoms[0].weights.size} points, fit {problem.support!r}"))
     except BarymeshError as error:
@@ -238,6 +235,14 @@ async def check(
             found.append(Finding("status", False, str(error)))
     found += await asyncio.gather(*(_knock(one) for one in neighbours(kit)))
     return found
+
+
+def _require_usable(weight: float, method: str) -> None:
+    if weight != 1 and method not in WITHOUT_STEP:
+        raise WeightError(
+            f"The weight is {weight!r}, and {method} needs weights of 1: its step depends on all weights, which nobody "
+            "knows. Make the network with method sinkhorn."
+        )
 
 
 def _clock(began: datetime) -> Finding:

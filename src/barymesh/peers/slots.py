@@ -51,7 +51,10 @@ class SlotFile:
     def write(self, data: bytes) -> None:
         """Keep the data: once this returns they will be found, whatever happens to the process."""
         if len(data) > self.room:
-            raise FileError(f"{self.path} has room for {self.room} bytes, not for {len(data)}.")
+            raise FileError(
+                f"{self.path} has room for {self.room} bytes, not for {len(data)}. Move it away, or name another "
+                "folder."
+            )
         number = self._number + 1
         head = SLOT.pack(number, len(data), _digest(number, data))
         _write_all(self._file, head + data, self._place(number))
@@ -92,7 +95,9 @@ class SlotFile:
             reserve(self._file, 0, HEAD.size + 2 * (SLOT.size + room))
         except OSError as error:
             why = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
-            raise FileError(f"There is no room for the state of the node in {self.path}: {why}.") from error
+            raise FileError(
+                f"There is no room for the state of the node in {self.path}: {why}. Make room, or name another folder."
+            ) from error
         _write_all(self._file, HEAD.pack(MAGIC, room), 0)
         os.fsync(self._file)
         return room

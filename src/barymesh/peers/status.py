@@ -46,7 +46,7 @@ class StatusServer:
         except OSError as error:
             raise NetworkError(
                 f"The status cannot be served at {LOOPBACK}:{self.port}: {error.strerror or error}. Stop what listens "
-                "there, or change status_port in the network file."
+                "there, or have the network made with another status=PORT for this node."
             ) from error
         self.port = self._server.sockets[0].getsockname()[1]
         return self

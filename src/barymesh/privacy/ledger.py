@@ -54,7 +54,10 @@ def read(path: Path) -> list[Entry]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise FileError(f"Cannot read the privacy ledger {path}: {error.strerror or error}.") from error
+        raise FileError(
+            f"Cannot read the privacy ledger {path}: {error.strerror or error}. Make it readable: it tells what "
+            "has been given away before."
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileError(
             f"{path} is no privacy ledger ({error}), so what has been given away before is not known. Restore it from "

@@ -152,8 +152,8 @@ def _records(measure: Any, support: Support, samples: int | None, secret: bytes)
         seed = int.from_bytes(Stream(secret, b"draws").bytes(32), "big")
         return found.sample(size, np.random.default_rng(seed))
     raise MeasureError(
-        f"A {type(found).__name__} cannot be made private: nothing tells how many records it was made from, nor how "
-        "much one of them may have changed it. Give the records themselves, samples (N, d)."
+        f"A measure of type {type(found).__name__} cannot be made private: nothing tells how many records it was made "
+        "from, nor how much one of them may have changed it. Give the records themselves, samples (N, d)."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# tests run side by side, on all cores: threads of their own would only wait for one another. Before NumPy and Numba
+# tests run side by side, one on each core: threads of their own would only wait for one another. Before NumPy and Numba
 # are loaded; runs on several threads have tests of their own, in processes of their own (test_repeats.py)
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.update(dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"))
@@ -13,20 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from barymesh.cores import available_cores
-
 settings.register_profile(
     "barymesh", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("barymesh")
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Twice as many as there are cores: tests of real processes and sockets mostly wait."""
-    return 2 * available_cores()
-
-
-# processes share the files of tests: those that take longest begin first, so that all end at about the same time
+# two processes share the files of tests: those that take longest begin first, so that both end at about the same time
 LONGEST = (
     "test_repeats", "test_faults", "test_conformance", "test_code_blocks", "test_sinkhorn", "test_ray",
     "test_against_pot", "test_browser", "test_simulation", "test_command", "test_docker", "test_comparisons",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +18,8 @@ from barymesh.dashboard.command import Open, while_watched
 from barymesh.dashboard.command import register as register_dashboard
 from barymesh.dashboard.live import LiveFile
 from barymesh.doctor import register as register_doctor
-from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, FileError, OptionError, WeightError
+from barymesh.ending import INTERRUPTED, NOT_CONVERGED, error_as_json, finish, writable_folder
+from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, OptionError, WeightError
 from barymesh.paper.command import register as register_paper
 from barymesh.peers.command import register as register_peers
 from barymesh.status import Status
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from barymesh.config import ProblemConfig, RunConfig, SimulateConfig
     from barymesh.result import Result
 
-BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 3, 4, 130
 OWN_WARNINGS = (AccuracyWarning, DriftWarning)
 
 
@@ -143,7 +141,7 @@ def barycenter(
         )  # fmt: skip
         return while_watched(watched, output, lambda: _run(config, Path(), as_json, quiet))
 
-    _finish(run, as_json)
+    finish(run, as_json)
 
 
 @app.command(epilog=EPILOG)
@@ -177,7 +175,7 @@ def run(
         folder = config.parent / known.output
         return while_watched(watched, folder, lambda: _run(known, config.parent, as_json, quiet))
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 @app.command(epilog=EPILOG)
@@ -252,7 +250,7 @@ def simulate(
         folder = config.parent / known.output
         return while_watched(watched, folder, lambda: _simulate(known, config, engine, given, as_json, quiet))
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 @app.command(epilog=EPILOG)
@@ -290,7 +288,7 @@ def compare(
         folder = config.parent / known.output
         return while_watched(watched, folder, lambda: _compare(known, config.parent, named, as_json, quiet))
 
-    _finish(run, as_json)
+    finish(run, as_json)
 
 
 def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
@@ -300,7 +298,7 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     from barymesh.report.tables import print_result
     from barymesh.result import Result
 
-    folder = _writable(base / config.output)
+    folder = writable_folder(base / config.output)
     start = Result.load(folder / RESULT) if config.resume else None
     support, measures = _inputs(config, base)
     with LiveFile(folder, "sinkhorn", config.max_iter) as live:
@@ -331,7 +329,7 @@ def _simulate(
     from barymesh.report.tables import print_result
 
     simulated = engine is Engine.SIMULATION
-    folder = _writable(path.parent / config.output)
+    folder = writable_folder(path.parent / config.output)
     _check_animation(config)
     running = config.working_options()
     if simulated:
@@ -373,7 +371,7 @@ def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bo
     from barymesh.simulate import Options, exact_reference
     from barymesh.simulate import simulate as run_method
 
-    folder = _writable(base / config.output)
+    folder = writable_folder(base / config.output)
     _check_animation(config)
     support, measures = _inputs(config, base)
     problem = Problem.create(measures, support, **config.problem_options())
@@ -409,7 +407,7 @@ def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bo
         raise next(iter(failures.values()), KeyboardInterrupt())
     summary = {
         "methods": {method: result.summary() for method, result in results.items()},
-        "failures": {method: _as_json(failure) for method, failure in failures.items()},
+        "failures": {method: error_as_json(failure) for method, failure in failures.items()},
         "warnings": warned,
     }
     files = write_comparison(results, summary, folder)
@@ -423,19 +421,6 @@ def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bo
     if interrupted:
         return INTERRUPTED
     return NOT_CONVERGED if failures else 0
-
-
-def _writable(folder: Path) -> Path:
-    """The output folder, refused before the work if nothing can be written there after it."""
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"The output {folder} is a file, not a folder. Choose another with -o, or the key output.")
-    above = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise FileError(
-            f"The output {folder} cannot be written: {above} is no folder, or forbids it. "
-            "Choose another with -o, or the key output."
-        )
-    return folder
 
 
 def _inputs(config: ProblemConfig, base: Path) -> tuple[Any, Any]:
@@ -491,25 +476,6 @@ def _numbers(text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise WeightError(f"--weights {text!r} is not a list of numbers joined by commas, such as 1,2,1.") from error
-
-
-def _finish(work: Callable[[], int], as_json: bool) -> NoReturn:
-    """Run the work; errors of barymesh become one message and an exit code, not a traceback."""
-    try:
-        code = work()
-    except BarymeshError as error:
-        if as_json:
-            typer.echo(json.dumps(_as_json(error)))
-        typer.echo(f"Error: {error}", err=True)
-        code = BAD_INPUT
-    except KeyboardInterrupt:
-        typer.echo("Interrupted before there was a result.", err=True)
-        code = INTERRUPTED
-    sys.exit(code)
-
-
-def _as_json(error: BarymeshError) -> dict[str, str]:
-    return {"error": type(error).__name__, "message": str(error)}
 
 
 register_paper(app)

@@ -21,6 +21,7 @@ import typer
 
 from barymesh import __version__
 from barymesh.cores import ONE_THREAD, available_cores
+from barymesh.ending import BAD_INPUT
 from barymesh.memory import GIB, available_bytes
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def doctor(
         typer.echo(json.dumps({"works": not broken, "findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
         _print(findings, broken)
-    sys.exit(3 if broken else 0)
+    sys.exit(BAD_INPUT if broken else 0)
 
 
 def examine() -> Iterator[Finding]:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from barymesh.ending import INTERRUPTED, NOT_CONVERGED, finish, writable_folder
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -41,18 +43,15 @@ def bench(
 
       barymesh bench --only exact --only kernels -o results
     """
-    from barymesh.cli import _finish
-
-    _finish(lambda: _bench(quick, only or [], output, as_json), as_json)
+    finish(lambda: _bench(quick, only or [], output, as_json), as_json)
 
 
 def _bench(quick: bool, only: list[str], output: Path, as_json: bool) -> int:
     """Measure and say where the results are. Returns the exit code."""
     from barymesh.bench.suite import NAMES, PAGE, benchmarks, check_names, run_suite
-    from barymesh.cli import INTERRUPTED, NOT_CONVERGED, _writable
 
     check_names(only)
-    folder = _writable(output)
+    folder = writable_folder(output)
     chosen = {name: run for name, run in benchmarks().items() if name in (only or NAMES)}
     outcome = run_suite(chosen, quick, folder, lambda line: typer.echo(line, err=True))
     if as_json:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barymesh.ending import INTERRUPTED, finish
 from barymesh.errors import OptionError
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ def dashboard(
 
       barymesh dashboard out --host 0.0.0.0 --port 8080 --no-browser
     """
-    from barymesh.cli import _finish
 
     def work() -> int:
         import asyncio
@@ -83,7 +83,7 @@ def dashboard(
         asyncio.run(until_over())
         return 0
 
-    _finish(work, False)
+    finish(work, False)
 
 
 def source_of(what: Sequence[str]) -> Source:
@@ -121,8 +121,6 @@ def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
     if not wanted:
         return work()
     require_bokeh()
-    from barymesh.cli import INTERRUPTED
-
     command = [sys.executable, "-m", "barymesh", "dashboard", str(what), "--attached"]
     # a session of its own: the first Ctrl-C is meant for the work
     beside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)

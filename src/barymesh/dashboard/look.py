@@ -152,12 +152,6 @@ const barymesh = (() => {
   let control = null, paused = false;
 
   // ---- light and dark
-  function colours() {
-    const style = getComputedStyle(page);
-    const value = name => style.getPropertyValue(name).trim();
-    const own = colour => value("--c-" + colour.slice(1)) || colour;
-    return {text: value("--text"), line: value("--quiet"), grid: value("--line"), below: value("--below"), own};
-  }
   function dress(theme) {
     page.dataset.theme = theme;
     document.querySelector(".switch").textContent = theme == "dark" ? "Light page" : "Dark page";

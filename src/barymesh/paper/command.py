@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barymesh.ending import INTERRUPTED, finish, writable_folder
 from barymesh.errors import FileError
 from barymesh.paper.experiments import Which, plan_study
 
@@ -60,9 +61,7 @@ def paper(
 
       barymesh paper all --mnist ~/mnist -o out
     """
-    from barymesh.cli import _finish
-
-    _finish(lambda: _paper(experiment, quick, output, mnist, seed, not no_sweeps, workers, quiet), as_json=False)
+    finish(lambda: _paper(experiment, quick, output, mnist, seed, not no_sweeps, workers, quiet), as_json=False)
 
 
 def _paper(
@@ -76,9 +75,8 @@ def _paper(
     quiet: bool,
 ) -> int:
     """Run, draw, write. Returns the exit code."""
-    from barymesh.cli import INTERRUPTED, _writable
 
-    folder = _writable(output)
+    folder = writable_folder(output)
     _require("bokeh", "The report", "report")
     from barymesh.paper.running import cores, in_words, run_study
 

@@ -146,12 +146,6 @@ const shown = new Map();   // group -> documents of Bokeh that are on the page
 const hidden = new Map();  // group -> names of curves that are switched off
 
 // ---- light and dark
-function colours() {
-  const style = getComputedStyle(page);
-  const value = name => style.getPropertyValue(name).trim();
-  const own = colour => value("--c-" + colour.slice(1)) || colour;
-  return {text: value("--text"), line: value("--quiet"), grid: value("--line"), below: value("--below"), own};
-}
 const button = document.querySelector(".switch");
 function dress(theme) {
   page.dataset.theme = theme;

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barymesh.dashboard.command import Open, while_watched
+from barymesh.ending import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
 from barymesh.errors import OptionError
 from barymesh.peers.logs import LogForm, write_logs
 from barymesh.support_text import HELP as SUPPORT_HELP
@@ -79,7 +80,7 @@ def keygen(
         )
         return 0
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 def create(
@@ -125,7 +126,7 @@ def create(
         _made(made, folder / network_file.NETWORK, {"kits": kits}, lines, as_json)
         return 0
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 def add(
@@ -150,7 +151,7 @@ def add(
         _made(made, network, {"kits": kits}, [*(f"Secret kit:  {kit}" for kit in kits), ANEW], as_json)
         return 0
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 def remove(
@@ -175,7 +176,7 @@ def remove(
         _made(made, network, {}, [ANEW], as_json)
         return 0
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 ANEW = "Send network.toml to all nodes. Each runs 'barymesh network accept network.toml KIT', and begins again."
@@ -197,7 +198,7 @@ def accept(network: NETWORK_FILE, kit: KIT, as_json: Json = False) -> None:
         _made(made, kit / network_file.NETWORK, {"name": name}, [f"Our name:    {name}"], as_json)
         return 0
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 def node(
@@ -244,13 +245,11 @@ def node(
     """
 
     def work() -> int:
-        from barymesh.cli import _writable
-
         write_logs(log, "ERROR" if quiet else "INFO", {"kit": kit.name})
         promise = _promise(epsilon, delta)
         if check:
             return _check(kit, data, weight, {"promise": promise, "kind": kind, "invert": invert}, as_json)
-        home = _writable(kit / FOLDER if folder is None else folder)
+        home = writable_folder(kit / FOLDER if folder is None else folder)
         linger = None if stay else LINGER
         return while_watched(
             watched,
@@ -258,7 +257,7 @@ def node(
             lambda: _node(kit, data, kind, invert, weight, promise, home, duration, linger, as_json),
         )
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 def status(network: NETWORK_FILE, as_json: Json = False) -> None:
@@ -271,7 +270,6 @@ def status(network: NETWORK_FILE, as_json: Json = False) -> None:
     """
 
     def work() -> int:
-        from barymesh.cli import NOT_CONVERGED
         from barymesh.peers.network_file import NetworkFile
 
         found = _statuses(NetworkFile.read(network))
@@ -283,7 +281,7 @@ def status(network: NETWORK_FILE, as_json: Json = False) -> None:
             0 if all(one["state"] in ("starting", "at work", "converged", NO_PORT) for one in found) else NOT_CONVERGED
         )
 
-    _finish(work, as_json)
+    finish(work, as_json)
 
 
 NO_PORT = "has no status port"
@@ -326,7 +324,6 @@ def _check(kit: Path, data: Path, weight: float, reading: dict[str, Any], as_jso
     import asyncio
     from dataclasses import asdict
 
-    from barymesh.cli import BAD_INPUT
     from barymesh.peers.node import check
 
     found = asyncio.run(check(kit, data, weight, **reading))
@@ -364,7 +361,6 @@ def _node(
     """Open, work, say what came out. Returns the exit code."""
     import asyncio
 
-    from barymesh.cli import INTERRUPTED
     from barymesh.files import read_measure
     from barymesh.peers.network_file import Kit
     from barymesh.peers.node import open_peer
@@ -459,9 +455,3 @@ def _say(facts: Any, lines: list[str], as_json: bool) -> None:
         typer.echo(json.dumps(plain(facts), indent=2))
     else:
         typer.echo("\n".join(lines))
-
-
-def _finish(work: Callable[[], int], as_json: bool) -> None:
-    from barymesh.cli import _finish as finish
-
-    finish(work, as_json)

@@ -78,8 +78,14 @@ return ticks.filter(tick => tick >= low && tick <= high);
 # numbers at the pointer
 NUMBER = 'return isFinite(value) ? String(Number(value.toPrecision(4))) : "–"'
 # paint(document, {text, line, grid, below, own}): the colours of all models in a Bokeh document. own: a function from
-# the colour of a curve to the one it has on this page
+# the colour of a curve to the one it has on this page. colours(): these, from the page's style
 PAINT = """
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const value = name => style.getPropertyValue(name).trim();
+  const own = colour => value("--c-" + colour.slice(1)) || colour;
+  return {text: value("--text"), line: value("--quiet"), grid: value("--line"), below: value("--below"), own};
+}
 function paint(document, colours) {
   // a server, if there is one, need not know
   const set = (model, values) => model.setv(values, {sync: false});

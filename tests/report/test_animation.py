@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 import barymesh as bm
 from barymesh.errors import FileError, OptionError
 from barymesh.network import Network, as_network
-from barymesh.report.animation import pictured_nodes
+from barymesh.picking import evenly
 
 RECORDS = 4
 
@@ -167,7 +167,7 @@ def test_on_a_large_network_only_some_nodes_are_coloured_and_not_all_edges_drawn
 @pytest.mark.parametrize("size", [1, 2, 7, 63, 64, 65, 100, 1000])
 def test_the_nodes_pictured_are_those_a_run_keeps(size):
     kept = np.unique(np.linspace(0, size - 1, 64).astype(int))
-    np.testing.assert_array_equal(pictured_nodes(size, kept.size), kept)
+    np.testing.assert_array_equal(evenly(size, kept.size), kept)
 
 
 def test_nodes_that_always_agree_are_animated():

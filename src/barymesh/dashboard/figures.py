@@ -9,8 +9,9 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
 from bokeh.palettes import Magma256
 
-from barymesh.dashboard.scene import Barycenter, Columns, Floats, Nodes, NodeState, Scene, evenly
+from barymesh.dashboard.scene import Barycenter, Columns, Floats, Nodes, NodeState, Scene
 from barymesh.paper.theme import NOTHING, Panel, log_values, shown_number
+from barymesh.picking import evenly
 from barymesh.report.bokeh_network import edge_columns, network_figure, node_columns
 from barymesh.report.bokeh_plots import (
     Curve,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.dashboard.live import FORMAT, LIVE, MOST_PICTURED
+from barymesh.dashboard.live import FORMAT, LIVE
 from barymesh.dashboard.scene import (
     MOST_EDGES,
     MOST_NODES,
@@ -24,13 +24,13 @@ from barymesh.dashboard.scene import (
     NodeState,
     Scene,
     distances,
-    evenly,
     layout,
     thinned,
 )
 from barymesh.errors import FileError
 from barymesh.grid import Grid
 from barymesh.output import RESULT
+from barymesh.picking import MOST_PICTURED, evenly
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support import Support

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, NodeState, distances, evenly, thinned
+from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, NodeState, distances, thinned
 from barymesh.errors import FileError
+from barymesh.picking import MOST_PICTURED, evenly
 from barymesh.safe_write import replacing
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ Arrays = dict[str, NDArray[Any]]
 
 LIVE = "live.npz"
 FORMAT = 1
-# estimates in the file: of so many nodes, and of no more than so many numbers in all
-MOST_PICTURED, MOST_NUMBERS = 64, 500_000
+# estimates in the file: of no more than so many numbers in all
+MOST_NUMBERS = 500_000
 # arrays that are only looked at: half the bytes, and more digits than can be seen
 SEEN_ONLY = ("mean", "estimates", "errors", "staleness")
 # the file takes at most this share of the run's time, unless it is wanted all the time

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.dashboard.folder import in_bytes
-from barymesh.dashboard.live import MOST_PICTURED
-from barymesh.dashboard.scene import Barycenter, Columns, Nodes, NodeState, Scene, distances, evenly, layout, thinned
+from barymesh.dashboard.scene import Barycenter, Columns, Nodes, NodeState, Scene, distances, layout, thinned
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance
 from barymesh.peers.link import LinkState
 from barymesh.peers.network_file import NetworkFile
 from barymesh.peers.status import ask, state
+from barymesh.picking import MOST_PICTURED, evenly
 from barymesh.support import Support
 from barymesh.support_text import parse_support
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from barymesh.errors import NetworkError
 from barymesh.network.topology import Network
+from barymesh.picking import evenly
 from barymesh.support import Support
 
 Floats = NDArray[np.float64]
@@ -95,13 +96,8 @@ class Source(Protocol):
 def thinned(columns: Columns, most: int = MOST_ROWS) -> dict[str, Floats]:
     """At most so many rows, evenly picked, with the first and the last."""
     rows = max((column.size for column in columns.values()), default=0)
-    kept = np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
+    kept = evenly(rows, most)
     return {name: column[kept] for name, column in columns.items()}
-
-
-def evenly(count: int, most: int) -> NDArray[np.intp]:
-    """At most so many of ``count`` places, evenly picked."""
-    return np.linspace(0, count - 1, min(count, most)).astype(np.intp)
 
 
 def distances(estimates: Floats, mean: Floats) -> Floats:

@@ -13,13 +13,12 @@ from barymesh.history import History
 from barymesh.metrics import consensus_distance, feasibility_residual, total_variation
 from barymesh.network.topology import Network
 from barymesh.oracle import build_oracle
+from barymesh.picking import MOST_PICTURED, evenly
 from barymesh.problem import PRECISIONS, Problem
 
 Floats = NDArray[np.float64]
 
 COLUMNS = ("time", "dual_objective", "consensus", "feasibility", "tv", "gap", "activations", "messages", "bytes")
-# nodes whose estimates are kept for pictures and animations
-MOST_PICTURED = 64
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Recorder:
         )
         self.everybody = np.arange(network.size)
         self.rows: list[tuple[float, ...]] = []
-        self.pictured = pictured_nodes(network.size, min(network.size, MOST_PICTURED)) if snapshots else None
+        self.pictured = evenly(network.size, MOST_PICTURED) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
         # what the nodes believed at the last record, (m, n)
         self.estimates: Floats = np.empty((0, problem.support.size))
@@ -107,8 +106,3 @@ class Recorder:
     def kept_snapshots(self) -> NDArray[np.float32] | None:
         """``(records, nodes, n)``, or None if they were not asked for."""
         return np.array(self.snapshots) if self.pictured is not None else None
-
-
-def pictured_nodes(size: int, count: int) -> NDArray[np.intp]:
-    """The ``count`` nodes, evenly picked out of ``size``, whose estimates a run keeps."""
-    return np.linspace(0, size - 1, count).astype(np.intp)

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from barymesh.checks import whole_number
-from barymesh.engines.recorder import pictured_nodes
 from barymesh.errors import OptionError
+from barymesh.picking import evenly
 from barymesh.report.comparison import label_plainly
 from barymesh.report.network_plot import draw_edges
 from barymesh.report.plots import COLOURS, INK, curve_scale, picture_options
@@ -72,7 +72,7 @@ def animate(result: Result, *, frames: int | None, fps: int) -> FuncAnimation:
     most = min(len(snapshots), MOST_FRAMES if frames is None else whole_number("frames", frames, 1))
     moments = np.linspace(0, len(snapshots) - 1, most).round().astype(int) if most > 1 else np.array([-1])
     shown, times = snapshots[moments].astype(float), result.history["time"][moments]
-    nodes = pictured_nodes(network.size, shown.shape[1])
+    nodes = evenly(network.size, shown.shape[1])
     mean = shown.mean(axis=1)
     distances = 0.5 * np.abs(shown - mean[:, None]).sum(axis=2)
 

@@ -32,7 +32,7 @@ format: $(VENV)/.linting
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.benching
-	$(BIN)/barymesh bench --output benchmarks/results
+	$(BIN)/python -m benchmarks --output benchmarks/results
 
 clean:
 	find src -name '*.nb[ic]' -delete

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import zmq
 
-from barymesh.peers.keys import KeyPair
+from barymesh.transport.keys import KeyPair
 from tests.peers.cluster import Cluster, until
 
 SIZE, GRAPH, INTERVAL = 8, "erdos_renyi", 0.1

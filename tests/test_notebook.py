@@ -11,7 +11,7 @@ import pytest
 
 import barymesh as bm
 from barymesh.network import as_network
-from barymesh.report.progress import in_notebook, is_watched
+from barymesh.progress import in_notebook, is_watched
 
 TUTORIAL = Path(__file__).parents[1] / "docs" / "tutorials" / "notebook.ipynb"
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 import barymesh as bm
-from barymesh import errors, memory
+from barymesh import errors
 from barymesh.errors import (
     CostError,
     DimensionError,
@@ -22,6 +22,7 @@ from barymesh.errors import (
     SupportError,
     WeightError,
 )
+from barymesh.resources import memory
 
 PAIR = [bm.Gaussian(0, 1), bm.Gaussian(1, 1)]
 LINE = np.linspace(-3, 3, 20)

@@ -15,7 +15,7 @@ import numpy as np
 import barymesh as bm
 from barymesh.peers import network_file
 from barymesh.peers.network_file import KITS, NewNode
-from barymesh.support_text import parse_support
+from barymesh.support.text import parse_support
 
 NODES = [NewNode(name, f"tcp://{name}:5555", status_port=5701 + k) for k, name in enumerate("abcde")]
 # a ring and a chord

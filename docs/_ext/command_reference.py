@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from barymesh.cli import EPILOG, app
+from barymesh.cli.app import EPILOG, app
 
 PLACE = "<!-- commands -->"
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from barymesh.config import Gaussians, ProblemConfig, RunConfig, SimulateConfig
+from barymesh.cli.config import Gaussians, ProblemConfig, RunConfig, SimulateConfig
 from barymesh.network import GENERATORS
 
 

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import barymesh as bm
-from barymesh.network import NewData
+from barymesh.scenario import NewData
 
 STATIONS, PERIOD, LAST, END = 12, 15.0, 90.0, 120.0
 offsets = np.random.default_rng(0).normal(0, 1.5, STATIONS)

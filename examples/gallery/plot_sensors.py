@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import softmax
 
 import barymesh as bm
-from barymesh.network import LinkDown, Loss, as_network
+from barymesh.network import as_network
+from barymesh.scenario import LinkDown, Loss
 
 SIDE, KILOMETRES, REG, DATUM = 32, 3, 0.009, (0.12, 0.16)
 rng = np.random.default_rng(2)

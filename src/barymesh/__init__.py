@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from barymesh.api import barycenter
 from barymesh.errors import BarymeshError
-from barymesh.files import read_measures
-from barymesh.grid import Grid
 from barymesh.history import History
+from barymesh.io.files import read_measures
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
-from barymesh.measures.stays import Stays
+from barymesh.measures.lazy import Stays
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
-from barymesh.support import Support
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 __version__ = "0.1.0"
 

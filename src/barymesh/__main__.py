@@ -1,5 +1,5 @@
 """``python -m barymesh``."""
 
-from barymesh.cli import app
+from barymesh.cli.app import app
 
 app(prog_name="barymesh")

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from barymesh.algorithms import NETWORK_METHODS
 from barymesh.checks import real_number, whole_number
 from barymesh.cost import SQUARED, CostLike
+from barymesh.decentralized import NETWORK_METHODS
 from barymesh.errors import NumericalError, OptionError
 from barymesh.history import History
 from barymesh.metrics import consensus_error, feasibility_residual
 from barymesh.problem import PRECISIONS, Problem
-from barymesh.report.progress import following, is_watched, say
+from barymesh.progress import following, is_watched, say
 from barymesh.result import Result
 
 if TYPE_CHECKING:
     from barymesh.exact.solver import State
     from barymesh.oracle.base import Floats, Oracle
-    from barymesh.support import Support
+    from barymesh.support.points import Support
 
 METHODS = ("sinkhorn",)
 
@@ -202,7 +202,7 @@ def barycenter(
         who = as_network(network, len(problem.measures), problem.seed)
         if engine == "processes":
             from barymesh.engines.processes import run_processes
-            from barymesh.engines.workers import WorkerOptions
+            from barymesh.engines.supervisor import WorkerOptions
 
             told = WorkerOptions(method=method, tol=tolerance, **running)
             return run_processes(problem, who, told, callback=callback, progress=showing)
@@ -218,7 +218,7 @@ def barycenter(
 
 
 WORKERS = ("duration", "workers", "interval", "step", "batch", "record_every", "reference")
-# the options of a run on a network by engine; see barymesh.simulate.Options, barymesh.engines.workers and .ray
+# the options of a run on a network by engine; see barymesh.simulate.Options, barymesh.engines.supervisor and .ray
 RUNNING = {
     "simulation": (
         "duration", "delays", "schedule", "faults", "events", "step", "batch", "frugal", "record_every", "reference",

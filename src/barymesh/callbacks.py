@@ -18,9 +18,9 @@ from barymesh.errors import OptionError
 
 if TYPE_CHECKING:
     from barymesh.engines.simulation import Simulation
-    from barymesh.engines.workers import Gathering
+    from barymesh.engines.supervisor import Gathering
     from barymesh.exact.solver import State
-    from barymesh.support import Support
+    from barymesh.support.points import Support
 
 
 def latest_figures(state: State | Simulation[Any] | Gathering, reg: float) -> tuple[int, dict[str, float]]:

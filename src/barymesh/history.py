@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.errors import FileError
-from barymesh.safe_write import replacing, write_csv
+from barymesh.io.atomic import replacing, write_csv
 
 if TYPE_CHECKING:
-    from barymesh.report.figure import Figure
+    from barymesh.viz.figure import Figure
 
 
 class History:
@@ -114,6 +114,6 @@ class History:
         matplotlib.figure.Figure
             Not shown yet.
         """
-        from barymesh.report.plots import plot_history
+        from barymesh.viz.plots import plot_history
 
         return plot_history(self)

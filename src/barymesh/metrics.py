@@ -29,6 +29,6 @@ def total_variation(node_weights: Floats, p: Floats) -> float:
 
 def consensus_distance(node_weights: Floats, edges: NDArray[np.intp]) -> float:
     """``|sqrt(W) p|^2 = sum over the edges (i, j) of |p_i - p_j|^2``: the paper's consensus distance."""
-    from barymesh.metrics_kernels import squared_differences
+    from barymesh.core.metrics import squared_differences
 
     return float(squared_differences(np.ascontiguousarray(node_weights), edges).sum())

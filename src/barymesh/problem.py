@@ -9,30 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh import memory
 from barymesh.checks import as_floats, normalised, real_number, whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
-from barymesh.errors import (
-    BarymeshError,
-    DimensionError,
-    MeasureError,
-    OptionError,
-    RegularisationError,
-    WeightError,
-)
-from barymesh.measures import (
-    Atoms,
-    Discretisation,
-    Distribution,
-    Histogram,
-    Measure,
-    Sampler,
-    as_measures,
-    discretise,
-)
+from barymesh.errors import BarymeshError, DimensionError, MeasureError, OptionError, RegularisationError, WeightError
+from barymesh.measures import Atoms, Discretisation, Distribution, Histogram, Measure, Sampler, as_measures, discretise
 from barymesh.random import addressed_generator
-from barymesh.support import Support, as_support
-from barymesh.support_choice import choose_support
+from barymesh.resources import memory
+from barymesh.support.choice import choose_support
+from barymesh.support.points import Support, as_support
 
 Floats = NDArray[np.float64]
 PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
@@ -189,7 +173,7 @@ class Problem:
         return self.with_measures([*self.measures, *added], weights)
 
     def _repr_html_(self) -> str:
-        from barymesh.report.html import problem_as_html
+        from barymesh.viz.html import problem_as_html
 
         return problem_as_html(self)
 

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.errors import FileError, SupportError
-from barymesh.grid import Grid
 from barymesh.history import History
+from barymesh.io.atomic import replacing
 from barymesh.network.topology import Network
-from barymesh.safe_write import replacing
 from barymesh.status import Status
-from barymesh.support import Support
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
 
-    from barymesh.report.figure import Figure
+    from barymesh.viz.figure import Figure
 
 Floats = NDArray[np.float64]
 FORMAT = 1
@@ -145,7 +145,7 @@ class Result:
         matplotlib.figure.Figure
             Not shown yet; ``figure.savefig("mean.png")`` writes it.
         """
-        from barymesh.report.plots import plot_result
+        from barymesh.viz.plots import plot_result
 
         return plot_result(self)
 
@@ -166,7 +166,7 @@ class Result:
         matplotlib.animation.FuncAnimation
             The animation; a notebook shows ``animation.to_jshtml()``.
         """
-        from barymesh.report.animation import animate, check_kind, save_animation
+        from barymesh.viz.animation import animate, check_kind, save_animation
 
         if path is not None:
             check_kind(Path(path))
@@ -344,7 +344,7 @@ class Result:
         return f"Result({self.status.name}: barycenter of {m} measures on {n} points, {how})"
 
     def _repr_html_(self) -> str:
-        from barymesh.report.html import result_as_html
+        from barymesh.viz.html import result_as_html
 
         return result_as_html(self)
 

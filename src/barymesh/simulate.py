@@ -14,26 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from barymesh.algorithms.base import Algorithm
-from barymesh.algorithms.methods import Batch, build_algorithm
 from barymesh.checks import as_floats, real_number
+from barymesh.decentralized.algorithm import Algorithm
+from barymesh.decentralized.build import Batch, build_algorithm
 from barymesh.engines.recorder import Recorder, Reference
 from barymesh.engines.simulation import AsynchronousSimulation, Simulation, SynchronousSimulation
 from barymesh.errors import DriftWarning, OptionError
 from barymesh.exact import certify, solve
 from barymesh.exact.transport import transport_costs
 from barymesh.metrics import consensus_error, feasibility_residual
-from barymesh.named import build_named
-from barymesh.network.delays import DELAYS, Categorical, Delay
-from barymesh.network.events import EVENTS, Event, Plan
-from barymesh.network.events import plan as plan_events
-from barymesh.network.faults import FAULTS, Fault, fault_table
-from barymesh.network.schedules import SCHEDULES, Schedule, Windowed
 from barymesh.network.topology import Network
 from barymesh.oracle import build_oracle
 from barymesh.oracle.base import Floats, Oracle
 from barymesh.problem import Problem
 from barymesh.result import Result
+from barymesh.scenario.delays import DELAYS, Categorical, Delay
+from barymesh.scenario.events import EVENTS, Event, Plan
+from barymesh.scenario.events import plan as plan_events
+from barymesh.scenario.faults import FAULTS, Fault, fault_table
+from barymesh.scenario.schedules import SCHEDULES, Schedule, Windowed
+from barymesh.specification import build_named
 from barymesh.status import Status
 
 # how closely the reference is computed
@@ -98,7 +98,7 @@ def simulate(
     progress: bool = False,
 ) -> Result:
     """Run in virtual time, record on the way, and certify what comes out."""
-    from barymesh.report.progress import following_time
+    from barymesh.progress import following_time
 
     options = options.checked()
     began = time.perf_counter()

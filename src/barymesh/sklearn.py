@@ -28,14 +28,14 @@ from barymesh.checks import real_number, whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import MeasureError, OptionError, RegularisationError, SupportError, WeightError
 from barymesh.exact.transport import transport_costs
-from barymesh.grid import Grid
 from barymesh.measures import Atoms, Histogram
 from barymesh.oracle import Oracle, build_oracle
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.groups import GroupedOracle
 from barymesh.problem import Problem
 from barymesh.result import Result
-from barymesh.support import Support
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 

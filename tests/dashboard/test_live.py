@@ -13,7 +13,7 @@ import barymesh as bm
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.live import LIVE, LiveFile
 from barymesh.dashboard.scene import NodeState, thinned
-from barymesh.output import write_comparison, write_outputs
+from barymesh.io.output import write_comparison, write_outputs
 
 GRID = np.linspace(-3, 3, 20)
 MEASURES = [bm.Gaussian(mean, 0.4) for mean in np.linspace(-1, 1, 6)]

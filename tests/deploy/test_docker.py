@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 import barymesh as bm
-from barymesh.cores import ONE_THREAD
 from barymesh.peers.network_file import SECRET, NewNode
 from barymesh.peers.status import ask
+from barymesh.resources.cores import ONE_THREAD
 from tests.peers.test_command import until
 from tests.peers.test_node import free_ports
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barymesh.cores import ONE_THREAD
+from barymesh.resources.cores import ONE_THREAD
 from tests.peers.test_node import network_of
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "barymesh-node@.service"

@@ -24,7 +24,7 @@ from typing import Any
 import typer
 from markdown_it import MarkdownIt
 
-from barymesh.cli import app
+from barymesh.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

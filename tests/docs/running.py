@@ -21,8 +21,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from barymesh import errors
-from barymesh.cli import app
-from barymesh.config import RunConfig, SimulateConfig, read_config
+from barymesh.cli.app import app
+from barymesh.cli.config import RunConfig, SimulateConfig, read_config
 from tests.docs.blocks import ROOT, Block, blocks
 
 # seconds that a command in the background may take for what the page waits for

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from barymesh.config import RunConfig, SimulateConfig
+from barymesh.cli.config import RunConfig, SimulateConfig
 from barymesh.network import GENERATORS
 from tests.docs.blocks import ROOT
 

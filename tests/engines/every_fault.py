@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barymesh.network.faults import Crash, Duplication, LinkDown, Loss, Reordering, Sleep
+from barymesh.scenario.faults import Crash, Duplication, LinkDown, Loss, Reordering, Sleep
 
 FAULTS = {
     "none": (),

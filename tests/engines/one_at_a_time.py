@@ -6,8 +6,8 @@ import heapq
 
 import numpy as np
 
-from barymesh.algorithms.base import Batch
-from barymesh.engines import fate_kernels
+from barymesh.core import faults as fate_kernels
+from barymesh.decentralized.algorithm import Batch
 
 RESET, ARRIVAL, ACTIVATION, LATE_ARRIVAL = range(4)
 

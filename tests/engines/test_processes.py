@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import barymesh as bm
-from barymesh.cli import app
+from barymesh.cli.app import app
 from barymesh.errors import MeasureError, OptionError
 from tests.engines.loaders import MEASURES, POINTS, called, check_certificate, fail, known, staying
 
@@ -92,7 +92,7 @@ def test_what_stays_is_a_path_or_a_function(given):
 
 def test_without_all_shares_there_is_no_certificate(monkeypatch):
     """A worker is stopped, not dead, when it is asked: the result says that it is not certified."""
-    monkeypatch.setattr("barymesh.engines.workers.ANSWER", 0.5)
+    monkeypatch.setattr("barymesh.engines.supervisor.ANSWER", 0.5)
 
     def stop(gathering):
         for child in multiprocessing.active_children():

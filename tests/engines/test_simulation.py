@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.algorithms.methods import build_algorithm
+from barymesh.decentralized.build import build_algorithm
 from barymesh.engines.complete import CompleteLook
-from barymesh.engines.mail import Mail
+from barymesh.engines.delivery import Mail
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.network import as_network
-from barymesh.network.delays import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
-from barymesh.network.faults import Crash, Loss, fault_table
-from barymesh.network.schedules import Periodic, Poisson, Windowed
 from barymesh.problem import Problem
+from barymesh.scenario.delays import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
+from barymesh.scenario.faults import Crash, Loss, fault_table
+from barymesh.scenario.schedules import Periodic, Poisson, Windowed
 from tests.engines import one_at_a_time
 from tests.engines.every_fault import FAULTS
 

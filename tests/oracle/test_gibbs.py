@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barymesh.cost import Cost
-from barymesh.grid import Grid
 from barymesh.measures.base import Atoms
 from barymesh.oracle import build_oracle
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.dense import DenseOracle
 from barymesh.oracle.gibbs import line_exponents, line_kernel, matrix_kernel, on_one_line
-from barymesh.support import Support
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 
 def line(count, lower=0.0, spacing=0.125):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
+from barymesh.core.sampled import draw
 from barymesh.errors import OptionError
 from barymesh.oracle import build_oracle, growing
 from barymesh.oracle.growing import GrowingOracle
 from barymesh.oracle.sampled import SampledOracle
-from barymesh.oracle.sampled_kernels import draw
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
 

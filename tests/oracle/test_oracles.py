@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barymesh.cost import Cost
-from barymesh.grid import Grid
 from barymesh.measures import Atoms
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.dense import DenseOracle
 from barymesh.oracle.grid import GridOracle
 from barymesh.oracle.groups import GroupedOracle, build_oracle
 from barymesh.oracle.plain import node_oracle
-from barymesh.support import Support
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 # the smallest reg must not be smaller than this share of the cost's range
 REGS = st.sampled_from([1e-4, 5e-4, 3e-3, 0.05, 1.0])
@@ -150,7 +150,7 @@ def test_grid_guard_notices_underflow_and_is_right(relative, rng):
 def test_grid_guard_is_needed(rng):
     """Without the guard the fast kernel would be wrong here: its own answer, where it rejects a row, is not the
     formula's."""
-    from barymesh.oracle import grid_kernels
+    from barymesh.core import grid as grid_kernels
 
     grid = Grid.of_image((24, 24))
     masses = np.zeros(grid.shape)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
-from barymesh.grid import Grid
 from barymesh.oracle import build_oracle
 from barymesh.oracle.sampled import SampledOracle
 from barymesh.problem import Problem
+from barymesh.support.grid import Grid
 
 LINE = np.linspace(-2, 2, 9)
 PLANE = np.stack(np.meshgrid(np.linspace(-1, 1, 4), np.linspace(-1, 1, 3)), axis=-1).reshape(-1, 2)

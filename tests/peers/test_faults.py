@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import zmq
 
-from barymesh.peers.keys import KeyPair
-from barymesh.peers.wire import encode
+from barymesh.transport.keys import KeyPair
+from barymesh.transport.wire import encode
 from tests.peers import internet
 from tests.peers.cluster import Cluster, until
 

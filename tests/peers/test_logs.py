@@ -9,7 +9,9 @@ from barymesh.peers.logs import JsonLines
 
 
 def line(*arguments, **more):
-    record = logging.makeLogRecord({"name": "barymesh.peers.link", "levelname": "WARNING", "created": 0.0, **more})
+    record = logging.makeLogRecord(
+        {"name": "barymesh.transport.subscriber", "levelname": "WARNING", "created": 0.0, **more}
+    )
     record.msg, record.args = arguments[0], arguments[1:]
     return JsonLines({"kit": "a"}).format(record)
 

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barymesh.errors import BarymeshError, ConfigError, FileError
-from barymesh.peers.keys import CurveKeyError, KeyPair
 from barymesh.peers.network_file import (
     KITS,
     METHODS,
@@ -25,6 +24,7 @@ from barymesh.peers.network_file import (
     create,
     remove,
 )
+from barymesh.transport.keys import CurveKeyError, KeyPair
 
 KEYS = [KeyPair.create().public for _ in range(6)]
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.engines.runtime import Ending
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
-from barymesh.files import read_measure
+from barymesh.io.files import read_measure
 from barymesh.peers import node as node_module
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
 from barymesh.peers.node import RESULT, STATE, Promise, check, incarnation, open_peer
-from barymesh.peers.runtime import Ending
 from tests.peers.cluster import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))

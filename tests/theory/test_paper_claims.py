@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.algorithms.block_descent import asbcds, pasbcds
-from barymesh.algorithms.steps import theoretical_step
-from barymesh.algorithms.theta import ThetaSequence
+from barymesh.decentralized.baselines.block_descent import asbcds, pasbcds
+from barymesh.decentralized.baselines.steps import theoretical_step
+from barymesh.decentralized.baselines.theta import ThetaSequence
 from barymesh.oracle import build_oracle
 from barymesh.oracle.plain import node_oracle
 

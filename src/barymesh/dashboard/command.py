@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barymesh.ending import INTERRUPTED, finish
+from barymesh.cli.exit_codes import INTERRUPTED, finish
 from barymesh.errors import OptionError
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
 from bokeh.palettes import Magma256
 
 from barymesh.dashboard.scene import Barycenter, Columns, Floats, Nodes, NodeState, Scene
-from barymesh.paper.theme import NOTHING, Panel, log_values, shown_number
-from barymesh.picking import evenly
-from barymesh.report.bokeh_network import edge_columns, network_figure, node_columns
-from barymesh.report.bokeh_plots import (
+from barymesh.subsample import evenly
+from barymesh.viz.bokeh_network import edge_columns, network_figure, node_columns
+from barymesh.viz.bokeh_plots import (
     Curve,
     Dash,
     Figure,
@@ -26,8 +25,9 @@ from barymesh.report.bokeh_plots import (
     estimates_figure,
     image_figure,
 )
-from barymesh.report.comparison import PALETTE
-from barymesh.report.plots import curve_scale
+from barymesh.viz.comparison import PALETTE
+from barymesh.viz.plots import curve_scale
+from barymesh.viz.theme import NOTHING, Panel, log_values, shown_number
 
 MARKERS: dict[str, str] = {
     NodeState.STARTING: "hex",

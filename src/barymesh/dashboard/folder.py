@@ -28,12 +28,12 @@ from barymesh.dashboard.scene import (
     thinned,
 )
 from barymesh.errors import FileError
-from barymesh.grid import Grid
-from barymesh.output import RESULT
-from barymesh.picking import MOST_PICTURED, evenly
+from barymesh.io.output import RESULT
 from barymesh.result import Result
 from barymesh.status import Status
-from barymesh.support import Support
+from barymesh.subsample import MOST_PICTURED, evenly
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 # seconds without news after which the page says so
 SILENCE = 5.0
@@ -246,7 +246,7 @@ def _title(folder: Path, method: str) -> str:
 
 
 def _counts(size: int, links: int | None, network: str | None, counts: Mapping[str, Any]) -> dict[str, str]:
-    from barymesh.paper.theme import shown_number
+    from barymesh.viz.theme import shown_number
 
     told = {"nodes" if links is not None else "measures": f"{size:,}"}
     if links is not None:

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, NodeState, distances, thinned
 from barymesh.errors import FileError
-from barymesh.picking import MOST_PICTURED, evenly
-from barymesh.safe_write import replacing
+from barymesh.io.atomic import replacing
+from barymesh.subsample import MOST_PICTURED, evenly
 
 if TYPE_CHECKING:
     from barymesh.engines.simulation import Simulation
-    from barymesh.engines.workers import Gathering
+    from barymesh.engines.supervisor import Gathering
     from barymesh.exact.solver import State
     from barymesh.network.topology import Network
-    from barymesh.support import Support
+    from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]

@@ -14,11 +14,11 @@ from jinja2 import Environment
 from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
 from barymesh.dashboard.look import SCRIPT, STYLE, TEMPLATE
 from barymesh.dashboard.scene import Barycenter, Nodes, NodeState, Scene
-from barymesh.paper.page import EARLY
-from barymesh.paper.page import STYLE as PLAIN_STYLE
-from barymesh.paper.theme import shown_number
-from barymesh.report.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
-from barymesh.report.bokeh_plots import PAINT
+from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
+from barymesh.viz.bokeh_plots import PAINT
+from barymesh.viz.page import EARLY
+from barymesh.viz.page import STYLE as PLAIN_STYLE
+from barymesh.viz.theme import shown_number
 
 if TYPE_CHECKING:
     from bokeh.document import Document

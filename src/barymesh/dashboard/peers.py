@@ -16,12 +16,12 @@ from barymesh.dashboard.folder import in_bytes
 from barymesh.dashboard.scene import Barycenter, Columns, Nodes, NodeState, Scene, distances, layout, thinned
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance
-from barymesh.peers.link import LinkState
 from barymesh.peers.network_file import NetworkFile
 from barymesh.peers.status import ask, state
-from barymesh.picking import MOST_PICTURED, evenly
-from barymesh.support import Support
-from barymesh.support_text import parse_support
+from barymesh.subsample import MOST_PICTURED, evenly
+from barymesh.support.points import Support
+from barymesh.support.text import parse_support
+from barymesh.transport.subscriber import LinkState
 
 # seconds until a node must have answered; with the time between two looks this is well below 5
 PATIENCE = 2.0

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from barymesh.errors import NetworkError
 from barymesh.network.topology import Network
-from barymesh.picking import evenly
-from barymesh.support import Support
+from barymesh.subsample import evenly
+from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]

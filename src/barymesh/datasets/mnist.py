@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from barymesh.datasets.digits import Collection, Digits, check_request
 from barymesh.errors import FileError, OptionError
-from barymesh.safe_write import replacing
+from barymesh.io.atomic import replacing
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]

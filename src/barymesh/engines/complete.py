@@ -13,11 +13,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.aligned import aligned
-from barymesh.engines import complete_kernels as kernels
-from barymesh.inbox import Floats, Indices
-from barymesh.network.ticks import TICKS
+from barymesh.core import complete as kernels
+from barymesh.core.aligned import aligned
+from barymesh.decentralized.inbox import Floats, Indices
 from barymesh.network.topology import Network
+from barymesh.scenario.ticks import TICKS
 
 LANES = 8
 

@@ -14,13 +14,13 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from barymesh.cores import available_cores, one_thread_each
-from barymesh.engines.shard import Assignment, Question, Report, Shard
-from barymesh.engines.workers import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.engines.supervisor import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.engines.worker import Assignment, Question, Report, Shard
 from barymesh.errors import BarymeshError, OptionError
-from barymesh.measures.stays import Stays
+from barymesh.measures.lazy import Stays
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
+from barymesh.resources.cores import available_cores, one_thread_each
 from barymesh.result import Result
 
 

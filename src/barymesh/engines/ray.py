@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barymesh.cores import ONE_THREAD, available_cores
-from barymesh.engines.shard import REPORT, Assignment, Question, Report, Shard, Share
-from barymesh.engines.workers import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.engines.supervisor import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.engines.worker import REPORT, Assignment, Question, Report, Shard, Share
 from barymesh.errors import BarymeshError, NetworkError, OptionError
-from barymesh.measures.stays import Stays
+from barymesh.measures.lazy import Stays
 from barymesh.network.topology import Network
-from barymesh.peers.keys import KeyPair
 from barymesh.problem import Problem
+from barymesh.resources.cores import ONE_THREAD, available_cores
 from barymesh.result import Result
+from barymesh.transport.keys import KeyPair
 
 try:
     import ray

@@ -13,8 +13,8 @@ from barymesh.history import History
 from barymesh.metrics import consensus_distance, feasibility_residual, total_variation
 from barymesh.network.topology import Network
 from barymesh.oracle import build_oracle
-from barymesh.picking import MOST_PICTURED, evenly
 from barymesh.problem import PRECISIONS, Problem
+from barymesh.subsample import MOST_PICTURED, evenly
 
 Floats = NDArray[np.float64]
 

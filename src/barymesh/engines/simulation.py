@@ -17,18 +17,18 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.algorithms.base import Algorithm, Batch, Elastic, Floats, Method, Rounds, S
-from barymesh.engines import fate_kernels
-from barymesh.engines.mail import Mail
+from barymesh.core import faults as fate_kernels
+from barymesh.decentralized.algorithm import Algorithm, Batch, Elastic, Floats, Method, Rounds, S
+from barymesh.engines.delivery import Mail
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError
 from barymesh.interrupt import interruptible
-from barymesh.network.delays import Delay
-from barymesh.network.events import Join, Leave, NewData, Plan
-from barymesh.network.faults import FaultTable
-from barymesh.network.schedules import Schedule, Slab
+from barymesh.io.atomic import replacing
 from barymesh.network.topology import Network
-from barymesh.safe_write import replacing
+from barymesh.scenario.delays import Delay
+from barymesh.scenario.events import Join, Leave, NewData, Plan
+from barymesh.scenario.faults import FaultTable
+from barymesh.scenario.schedules import Schedule, Slab
 
 # activations whose mail is looked at together, unless the network has more nodes: looking costs a little for every node
 SLAB_ACTIVATIONS = 4096

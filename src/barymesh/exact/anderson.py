@@ -39,7 +39,7 @@ class Anderson:
 
     def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats) -> bool:
         """Move ``x`` on, given its residual ``r``; ``drift = weights @ x`` is taken out. Returns if it accelerated."""
-        from barymesh.exact import anderson_kernels as kernels
+        from barymesh.core import anderson as kernels
 
         if self.open_slot >= 0:
             kernels.close_slot(r, self.relaxation, self.changes[self.open_slot], self.moves[self.open_slot])

@@ -40,7 +40,7 @@ class Certificate:
 def certify(oracle: Oracle, weights: Floats, x: Floats, log_p: Floats, p: Floats, largest_cost: float) -> Certificate:
     """Bounds for the measure ``p (n,)`` from the potentials ``x = lam/reg (m, n)`` and ``log_p = log p_i(lam_i) (m,
     n)``."""
-    from barymesh.exact import anderson_kernels as kernels
+    from barymesh.core import anderson as kernels
 
     log_target = np.log(np.maximum(p, np.finfo(float).tiny))
     slack = np.empty(oracle.size)

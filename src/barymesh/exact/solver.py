@@ -104,7 +104,7 @@ def solve(
 ) -> Solution:
     """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
     iteration."""
-    from barymesh.exact import anderson_kernels as kernels
+    from barymesh.core import anderson as kernels
 
     x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
     anderson = Anderson((oracle.count, oracle.size), depth)

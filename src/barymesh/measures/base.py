@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, normalised
 from barymesh.errors import DimensionError, MeasureError
-from barymesh.grid import Grid
-from barymesh.support import Support
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

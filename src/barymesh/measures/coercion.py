@@ -23,7 +23,7 @@ from barymesh.measures.empirical import Empirical
 from barymesh.measures.histogram import Histogram
 from barymesh.measures.image import Image
 from barymesh.measures.sampler import Sampler
-from barymesh.support import Support
+from barymesh.support.points import Support
 
 # a list item with this many columns or more, on no given support, may as well be a picture
 IMAGE_LIKE = 4

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from barymesh.errors import MeasureError
-from barymesh.grid import recognise
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_masses, as_points, draw
+from barymesh.support.grid import recognise
 
 
 class Histogram(Measure):

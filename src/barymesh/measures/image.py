@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from barymesh.errors import MeasureError
-from barymesh.grid import Grid
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_masses, draw
+from barymesh.support.grid import Grid
 
 
 class Image(Measure):

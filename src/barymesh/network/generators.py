@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh import memory
 from barymesh.checks import whole_number
 from barymesh.errors import NetworkError
 from barymesh.network.topology import Network
+from barymesh.resources import memory
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -13,7 +13,7 @@ from barymesh.checks import as_floats, whole_number
 from barymesh.errors import NetworkError
 
 if TYPE_CHECKING:
-    from barymesh.report.figure import Figure
+    from barymesh.viz.figure import Figure
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -230,7 +230,7 @@ class Network:
         matplotlib.figure.Figure
             Not shown yet.
         """
-        from barymesh.report.network_plot import plot_network
+        from barymesh.viz.network_plot import plot_network
 
         return plot_network(self)
 
@@ -238,7 +238,7 @@ class Network:
         return f"Network({self.name}: {self.size} nodes, {len(self.edges)} edges)"
 
     def _repr_html_(self) -> str:
-        from barymesh.report.html import network_as_html
+        from barymesh.viz.html import network_as_html
 
         return network_as_html(self)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from barymesh import memory
+from barymesh.core import atoms as kernels
 from barymesh.cost import Cost
 from barymesh.measures.base import Atoms
-from barymesh.oracle import atom_kernels as kernels
 from barymesh.oracle.base import Floats, Indices, Oracle
-from barymesh.support import Support
+from barymesh.resources import memory
+from barymesh.support.points import Support
 
 # below this many pairs of atom and support point, starting threads costs more than it saves
 SERIAL_PAIRS = 20_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from barymesh.core import dense as kernels
 from barymesh.cost import Cost
 from barymesh.measures.base import Atoms
-from barymesh.oracle import dense_kernels as kernels
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.base import Floats, Indices, Oracle
 from barymesh.oracle.gibbs import line_exponents, line_kernel, matrix_kernel, on_one_line
-from barymesh.support import Support
+from barymesh.support.points import Support
 
 TINY: dict[type, float] = {np.float64: 1e-290, np.float32: 1e-30}
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from barymesh.grid import Grid
-from barymesh.oracle import gibbs_kernels as kernels
+from barymesh.core import gibbs as kernels
+from barymesh.core.matmul import LANES, padded
 from barymesh.oracle.base import Floats
-from barymesh.oracle.matmul import LANES, padded
+from barymesh.support.grid import Grid
 
 # below this many products of two numbers, starting threads costs more than it saves
 SERIAL_PRODUCTS = 100_000

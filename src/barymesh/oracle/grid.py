@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from barymesh.grid import Grid
+from barymesh.core import grid as kernels
+from barymesh.core.matmul import padded
 from barymesh.measures.base import Atoms
-from barymesh.oracle import grid_kernels as kernels
 from barymesh.oracle.base import Floats, Indices, Oracle
-from barymesh.oracle.matmul import padded
+from barymesh.support.grid import Grid
 
 # log-range that a chunk's numbers may span: e^-670 is above 2^-970
 CHUNK_RANGE = 670.0

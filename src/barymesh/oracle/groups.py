@@ -7,7 +7,6 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from barymesh import memory
 from barymesh.cost import Cost
 from barymesh.measures.base import Atoms
 from barymesh.oracle.atoms import AtomOracle
@@ -15,7 +14,8 @@ from barymesh.oracle.base import Floats, Indices, Oracle
 from barymesh.oracle.dense import DenseOracle
 from barymesh.oracle.gibbs import on_one_line
 from barymesh.oracle.grid import GridOracle
-from barymesh.support import Support
+from barymesh.resources import memory
+from barymesh.support.points import Support
 
 # a matrix product costs about a twentieth of an exponential a pair, but does all pairs, also those without mass
 DENSE_SHARE = 0.1

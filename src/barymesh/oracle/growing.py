@@ -31,16 +31,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh import memory
 from barymesh.checks import whole_number
+from barymesh.core import atoms as atom_kernels
+from barymesh.core import growing as kernels
 from barymesh.errors import OptionError
-from barymesh.oracle import atom_kernels
-from barymesh.oracle import growing_kernels as kernels
 from barymesh.oracle.atoms import SERIAL_PAIRS
 from barymesh.oracle.base import Floats, Indices
 from barymesh.oracle.sampled import COST_NUMBERS, SampledOracle
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
+from barymesh.resources import memory
 
 Integers = NDArray[np.int64]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from barymesh.grid import Grid
+from barymesh.core import sampled as kernels
+from barymesh.core import sampled_grid as grid_kernels
 from barymesh.measures import Atoms, Empirical, Gaussian, Histogram, Image, Measure, Mixture
-from barymesh.oracle import sampled_grid_kernels as grid_kernels
-from barymesh.oracle import sampled_kernels as kernels
 from barymesh.oracle.base import Floats, Indices
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
+from barymesh.support.grid import Grid
 
 # numbers of the cost matrix made at a time where the cost is not the squared one
 COST_NUMBERS = 10_000_000

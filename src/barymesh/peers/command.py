@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barymesh.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
 from barymesh.dashboard.command import Open, while_watched
-from barymesh.ending import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
 from barymesh.errors import OptionError
 from barymesh.peers.logs import LogForm, write_logs
-from barymesh.support_text import HELP as SUPPORT_HELP
+from barymesh.support.text import HELP as SUPPORT_HELP
 
 if TYPE_CHECKING:
+    from barymesh.engines.runtime import Ending
     from barymesh.peers.network_file import NetworkFile, NewNode
     from barymesh.peers.node import Peer, Promise
-    from barymesh.peers.runtime import Ending
 
 # seconds a node goes on after it knows that the network has converged: its neighbours must hear of it too
 LINGER = 10.0
@@ -68,8 +68,8 @@ def keygen(
     """
 
     def work() -> int:
-        from barymesh.peers.keys import KeyPair
         from barymesh.peers.network_file import SECRET
+        from barymesh.transport.keys import KeyPair
 
         keys = KeyPair.create()
         keys.save(kit / SECRET)
@@ -361,7 +361,7 @@ def _node(
     """Open, work, say what came out. Returns the exit code."""
     import asyncio
 
-    from barymesh.files import read_measure
+    from barymesh.io.files import read_measure
     from barymesh.peers.network_file import Kit
     from barymesh.peers.node import open_peer
 

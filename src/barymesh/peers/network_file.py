@@ -20,15 +20,15 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from barymesh.algorithms import NETWORK_METHODS, SYNCHRONOUS
-from barymesh.config import given_value
+from barymesh.cli.config import given_value
+from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
+from barymesh.io.atomic import write_text
 from barymesh.network.topology import Network
-from barymesh.peers import endpoints
-from barymesh.peers.keys import CurveKeyError, KeyPair, raw_public
-from barymesh.safe_write import write_text
-from barymesh.support import Support
-from barymesh.support_text import parse_support
+from barymesh.support.points import Support
+from barymesh.support.text import parse_support
+from barymesh.transport import endpoints
+from barymesh.transport.keys import CurveKeyError, KeyPair, raw_public
 
 FORMAT = 1
 NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from barymesh.algorithms import WITHOUT_STEP
 from barymesh.checks import real_number
+from barymesh.decentralized import WITHOUT_STEP
+from barymesh.engines.host import Host, local_algorithm
+from barymesh.engines.runtime import Ending, Pace, Runtime, Snapshot
 from barymesh.errors import BarymeshError, FileError, NetworkError, WeightError
-from barymesh.files import read_measure
-from barymesh.peers import endpoints
-from barymesh.peers.gate import Rules
-from barymesh.peers.host import Host, local_algorithm
-from barymesh.peers.link import Neighbour
-from barymesh.peers.links import Links
+from barymesh.io.files import read_measure
+from barymesh.io.slot_file import SlotFile
 from barymesh.peers.network_file import Kit
-from barymesh.peers.runtime import Ending, Pace, Runtime, Snapshot
-from barymesh.peers.seldom import Seldom
-from barymesh.peers.slots import SlotFile
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
 from barymesh.privacy.ledger import LEDGER, enter
 from barymesh.problem import Problem
-from barymesh.support_text import parse_support
+from barymesh.support.text import parse_support
+from barymesh.transport import endpoints
+from barymesh.transport.admission import Rules
+from barymesh.transport.rate_limit import Seldom
+from barymesh.transport.sockets import Links
+from barymesh.transport.subscriber import Neighbour
 
 if TYPE_CHECKING:
     from barymesh.measures import Histogram

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from barymesh.errors import NetworkError
-from barymesh.peers.link import LinkState
+from barymesh.transport.subscriber import LinkState
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from barymesh.errors import FileError
+from barymesh.io.atomic import replacing
 from barymesh.privacy.accounting import composed_epsilon
 from barymesh.privacy.release import Release
-from barymesh.safe_write import replacing
 
 LEDGER = "privacy.json"
 

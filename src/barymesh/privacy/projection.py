@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh import memory
-from barymesh.support import Support
+from barymesh.resources import memory
+from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 # where it stops: the change of a step (L1), and the number of steps; later ones change only what the blur hides

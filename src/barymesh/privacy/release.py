@@ -15,7 +15,7 @@ from barymesh.measures import Distribution, Empirical, Histogram, Sampler, as_me
 from barymesh.privacy.accounting import noise_multiplier
 from barymesh.privacy.noise import Stream
 from barymesh.privacy.projection import nearest_histogram
-from barymesh.support import Support, as_support
+from barymesh.support.points import Support, as_support
 
 Floats = NDArray[np.float64]
 # two probability vectors are at most so far apart, in L2

@@ -1,0 +1,1 @@
+"""Benchmarks, for developers and users: ``python -m benchmarks`` measures everything in ratios within one run."""

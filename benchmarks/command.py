@@ -1,0 +1,61 @@
+"""``python -m benchmarks``: how fast it is on this machine, in ratios."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barymesh.cli.exit_codes import INTERRUPTED, NOT_CONVERGED, finish, writable_folder
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Small cases and rough figures: two minutes in all.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            help="Measure this part only (may be repeated): kernels, exact, simulation, event_loop, network, growth or "
+            "peers. Results of the others in the folder stay.",
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("barymesh-bench"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as JSON on standard output, and nothing else there.")
+    ] = False,
+) -> None:
+    """Measure how fast barymesh is on this machine, against floors and against other libraries.
+
+    Writes latest.md (a page to read), latest.json and figures to the output folder, after every part, so that Ctrl-C
+    keeps the parts that are finished. POT and OTT-JAX are compared with if they are installed (pip install
+    'barymesh[bench]'). Close other programs while it runs.
+
+    Examples:
+
+      python -m benchmarks --quick
+
+      python -m benchmarks --only exact --only kernels -o results
+    """
+    finish(lambda: _bench(quick, only or [], output, as_json), as_json)
+
+
+def _bench(quick: bool, only: list[str], output: Path, as_json: bool) -> int:
+    """Measure and say where the results are. Returns the exit code."""
+    from benchmarks.suite import NAMES, PAGE, benchmarks, check_names, run_suite
+
+    check_names(only)
+    folder = writable_folder(output)
+    chosen = {name: run for name, run in benchmarks().items() if name in (only or NAMES)}
+    outcome = run_suite(chosen, quick, folder, lambda line: typer.echo(line, err=True))
+    if as_json:
+        typer.echo(json.dumps({"parts": outcome.parts}))
+    else:
+        typer.echo(f"Results: {folder / PAGE}")
+    if outcome.interrupted:
+        return INTERRUPTED
+    return NOT_CONVERGED if outcome.failed else 0

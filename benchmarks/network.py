@@ -1,0 +1,245 @@
+"""Network methods side by side: virtual time, messages and bytes until the nodes are within a distance of the truth.
+
+The problem of the paper (Gaussians with means in [-4, 4] and deviations in [0.1, 0.6], 100 points, reg 0.1; and images
+of the digit 3), its delays and its schedule, exact oracle. Methods with a step run with the best of STEPS, as multiples
+of reg/lambda_max, chosen by the total variation they end with; sinkhorn has nothing to choose. Time is virtual, so none
+of this depends on the machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from barymesh.cli.config import Gaussians
+from barymesh.decentralized import WITHOUT_STEP
+from barymesh.decentralized.build import choose_step
+from barymesh.engines.recorder import Reference
+from barymesh.errors import BarymeshError, DriftWarning
+from barymesh.measures import Gaussian
+from barymesh.network import as_network
+from barymesh.network.topology import Network, adjacency
+from barymesh.problem import Problem
+from barymesh.result import Result
+from barymesh.simulate import Options, exact_reference, simulate
+from benchmarks.parts import Part, Row, Table
+from benchmarks.tables import NEVER
+
+Say = Callable[[str], None]
+Make = Callable[[int, int], Problem]
+
+LEVELS = (0.1, 0.01, 0.001)
+STEPS = (0.25, 1.0, 4.0, 16.0, 64.0)
+METHODS = ("sinkhorn", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
+# seconds: the paper's mean delay, and half the time between two activations
+HOP = 0.6 + 0.1
+# nodes, network, seconds, target for sinkhorn
+GAUSSIANS = (
+    (500, "complete", 60, 5), (500, "erdos_renyi", 100, 10), (500, "star", 60, 15),
+    (500, "barabasi_albert:k=2", 100, 20), (500, "grid:rows=20", 150, 60), (50, "cycle", 150, 60),
+)  # fmt: skip
+IMAGES = (
+    (100, "complete", 100, 8), (100, "erdos_renyi", 100, 12), (100, "star", 100, 25), (100, "grid:rows=10", 150, 50),
+)  # fmt: skip
+SAMPLED = tuple((size, network, 200, 2 * target) for size, network, _, target in GAUSSIANS[:3])
+LONG = ((500, "cycle", 1000), (500, "path", 2000))
+SEEDS = 5
+FLOOR = (
+    "*floor*: the way from the farthest node up to the root of the tree and down again, once, at "
+    f"{HOP} s a hop, the mean delay and half the time between two activations."
+)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def run(quick: bool, say: Say) -> Part:
+    """Sinkhorn against its targets, and all methods against one another."""
+    curves: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftWarning)
+        tables = list(quick_tables(say, curves) if quick else all_tables(say, curves))
+    return Part(
+        title="Methods on networks",
+        text="Virtual seconds, messages and bytes until the mean total variation between the nodes' estimates and the "
+        "true barycenter is down to a level; the paper's delays and schedule, exact oracle.",
+        tables=tables,
+        figures={"methods": lambda axes: draw(axes, curves)},
+    )
+
+
+def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
+    yield gaussian_table(GAUSSIANS, SEEDS, say)
+    yield Table(
+        "Images",
+        f"The same for 100 handwritten threes, 28 x 28, reg 0.004 on the unit square. {FLOOR}",
+        targets(IMAGES, images, 1, say),
+    )
+    yield Table(
+        "100 new samples an activation",
+        "The same Gaussians, known to the nodes only by samples: 100 more at every activation.",
+        targets(SAMPLED, gaussians, 1, say, batch=100, record_every=1.0),
+    )
+    yield frugality_table(200, say)
+    yield rivals_table(("erdos_renyi", "star"), 100, 100, STEPS, say, curves)
+    yield Table(
+        "Long ways",
+        f"500 nodes where information itself is slow. *limit*: the diameter times {HOP} s, the mean time of a hop.",
+        long_ways(say),
+    )
+
+
+def quick_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
+    yield gaussian_table([(100, network, 60, target) for _, network, _, target in GAUSSIANS[:3]], 1, say)
+    yield frugality_table(50, say)
+    yield rivals_table(("erdos_renyi",), 30, 30, (1.0, 16.0), say, curves)
+
+
+def gaussian_table(cases: Sequence[tuple[int, str, float, float]], seeds: int, say: Say) -> Table:
+    text = f"Sinkhorn, nothing chosen: virtual seconds to a total variation; medians of {seeds} seed(s). {FLOOR}"
+    return Table("Gaussians", text, targets(cases, gaussians, seeds, say))
+
+
+def frugality_table(size: int, say: Say) -> Table:
+    text = f"What {size} nodes send until then, and with `frugal=True`."
+    return Table("Frugality", text, frugality("erdos_renyi", size, say))
+
+
+def rivals_table(
+    networks: Sequence[str], size: int, seconds: float, steps: Sequence[float], say: Say, curves: dict[str, Any]
+) -> Table:
+    rows = [row for name in networks for row in rivals(size, name, seconds, steps, say, curves)]
+    text = (
+        f"All methods on {size} Gaussians for {seconds:g} virtual seconds, each with the best of {len(steps)} step(s), "
+        "multiples of reg/lambda_max. Empty: not reached."
+    )
+    return Table("Rivals", text, rows)
+
+
+def gaussians(size: int, seed: int = 0, order: int | None = None) -> Problem:
+    """The paper's measures; ``order``: of their quadrature, if not the finest that makes sense."""
+    measures = Gaussians(count=size, mean=[-4, 4], std=[0.1, 0.6], seed=seed).draw()
+    if order is not None:
+        measures = [Gaussian(one.mean, cov=one.cov, order=order) for one in measures]
+    return Problem.create(measures, np.linspace(-5, 5, 100), reg=0.1, seed=seed)
+
+
+def images(size: int, seed: int = 0) -> Problem:
+    """Handwritten threes."""
+    from benchmarks.images import digits
+
+    return Problem.create(digits(size), reg=0.004, seed=seed)
+
+
+def height(network: Network) -> int:
+    """Hops from the root of sinkhorn's tree (the most neighbours, then the lowest number) to the farthest node."""
+    from scipy.sparse.csgraph import dijkstra
+
+    root = int(np.argmax(network.degrees))
+    return int(dijkstra(adjacency(network.size, network.edges), unweighted=True, indices=root).max())
+
+
+def reached(result: Result) -> Row:
+    """Seconds, messages and megabytes until every level, if it was reached."""
+    assert result.history is not None
+    history, found = result.history, {}
+    for level in LEVELS:
+        there = np.flatnonzero(history["tv"] <= level)
+        for name, column, unit in (("s", "time", 1), ("messages", "messages", 1), ("MB", "bytes", 1e6)):
+            found[f"{name} to {level}"] = float(history[column][there[0]]) / unit if there.size else None
+    return {**found, "last tv": float(history["tv"][-1])}
+
+
+def ran(problem: Problem, network: Network, method: str, seconds: float, reference: Reference, **more: Any) -> Result:
+    """One run, with what benchmarks have in common."""
+    options = {"batch": "exact", "record_every": 0.2, "tol": 1e-9, **more}
+    return simulate(problem, network, Options(method=method, duration=seconds, reference=reference, **options))
+
+
+def targets(
+    cases: Sequence[tuple[int, str, float, float]], make: Make, seeds: int, say: Say, **options: Any
+) -> list[Row]:
+    """Sinkhorn with nothing chosen: medians over the seeds."""
+    rows = []
+    for size, name, seconds, target in cases:
+        times: dict[float, list[float]] = {level: [] for level in LEVELS}
+        ends, heights = [], []
+        for seed in range(seeds):
+            problem, network = make(size, seed), as_network(name, size, seed)
+            found = reached(ran(problem, network, "sinkhorn", seconds, exact_reference(problem), **options))
+            ends.append(found["last tv"])
+            heights.append(height(network))
+            for level in LEVELS:
+                times[level].append(found[f"s to {level}"] or NEVER)
+        middle = {f"s to {level}": float(np.median(some)) for level, some in times.items()}
+        rows.append(
+            {
+                "nodes": size, "network": name, **middle, "target to 0.01": target,
+                "floor": 2 * HOP * float(np.median(heights)), "last tv": float(np.median(ends)),
+            }
+        )  # fmt: skip
+        say(f"{name}, m={size}: {middle['s to 0.01']:.3g} virtual s to 0.01 (target {target})")
+    return rows
+
+
+def rivals(size: int, name: str, seconds: float, steps: Sequence[float], say: Say, curves: dict[str, Any]) -> list[Row]:
+    """Every method on the same problem, each with its best step; ``curves`` gets the histories of the first network."""
+    problem, network = gaussians(size), as_network(name, size)
+    reference, rows = exact_reference(problem), []
+    for method in METHODS:
+        best: Row = {}
+        for factor in (None,) if method in WITHOUT_STEP else steps:
+            step = None if factor is None else factor * choose_step(None, problem, network, 0)
+            try:
+                result = ran(problem, network, method, seconds, reference, step=step)
+            except BarymeshError as error:
+                found = {"last tv": NEVER, "failed": str(error)}
+            else:
+                found = reached(result)
+                if not best or found["last tv"] < best["last tv"]:
+                    curves[f"{method}, {name}"] = result.history
+            if not best or found["last tv"] < best["last tv"]:
+                best = {"network": name, "method": method, "step": step, "step over reg/lambda_max": factor, **found}
+        rows.append(best)
+        say(f"{method} on {name}: total variation {best['last tv']:.2g} after {seconds:g} virtual s")
+    return rows
+
+
+def long_ways(say: Say) -> list[Row]:
+    """Where information itself is slow: seconds to 0.01 against the diameter times the mean time of a hop."""
+    rows = []
+    for size, name, seconds in LONG:
+        problem, network = gaussians(size), as_network(name, size)
+        found = reached(ran(problem, network, "sinkhorn", seconds, exact_reference(problem), record_every=5.0))
+        limit = HOP * network.diameter
+        times = {key: value for key, value in found.items() if key.startswith("s ")}
+        over = (found["s to 0.01"] or NEVER) / limit
+        rows.append(
+            {"network": name, "diameter": network.diameter, **times, "limit": limit, "to 0.01 over the limit": over}
+        )
+        say(f"{name}, m={size}: {over:.2f} times the limit to 0.01")
+    return rows
+
+
+def frugality(name: str, size: int, say: Say) -> list[Row]:
+    """Megabytes to every accuracy, with and without sparing the network."""
+    problem, network, rows = gaussians(size), as_network(name, size), []
+    reference = exact_reference(problem)
+    for frugal in (False, True):
+        found = reached(ran(problem, network, "sinkhorn", 60, reference, frugal=frugal))
+        rows.append({"network": name, "frugal": frugal, **found})
+        say(f"{name}, frugal={frugal}: {found['MB to 0.01'] or NEVER:.3g} MB to 0.01")
+    return rows
+
+
+def draw(axes: Any, curves: dict[str, Any]) -> None:
+    """Total variation over virtual time, the methods on the first network."""
+    first = next(iter(curves)).partition(", ")[2]
+    for method, colour in zip(METHODS, COLOURS, strict=True):
+        history = curves.get(f"{method}, {first}")
+        if history is not None:
+            axes.semilogy(history["time"], np.maximum(history["tv"], 1e-9), color=colour, label=method)
+    axes.set_xlabel(f"virtual seconds ({first})")
+    axes.set_ylabel("total variation to the barycenter")
+    axes.legend(frameon=False)

@@ -1,0 +1,290 @@
+"""Real networks: what a message and an activation cost on each engine, and how long 32 nodes take.
+
+python -m benchmarks --only peers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zmq
+
+import barymesh as bm
+from barymesh.cli.config import Gaussians
+from barymesh.engines.host import Host, local_algorithm
+from barymesh.engines.runtime import Pace, Runtime
+from barymesh.io.slot_file import SlotFile
+from barymesh.network import as_network
+from barymesh.problem import Problem
+from barymesh.resources.cores import available_cores, one_thread_each
+from barymesh.transport.admission import Rules
+from barymesh.transport.keys import KeyPair
+from barymesh.transport.sockets import Links
+from barymesh.transport.subscriber import Neighbour
+from benchmarks.parts import Part, Row, Table
+from benchmarks.tables import shown
+
+NODES, GRAPH, POINTS, REG = 32, "random_regular:degree=4", 100, 0.1
+LEVEL = 0.01
+TEXT = (
+    f"{NODES} nodes with the paper's Gaussians, {POINTS} points, reg {REG}, {GRAPH}, sinkhorn. Every engine runs the "
+    "same algorithm; all but the simulation over real sockets, with their memory on disk before every message. "
+    "*Messages* are counted where they arrive."
+)
+RATES = (
+    "As fast as they can, in a steady state. The floor of the messages is a bare echo: one process sends frames of the "
+    "same size by ZeroMQ and another sends them back, with nothing else to do; both directions count, divided by two "
+    "cores. The floor of the activations is the simulation, on one thread."
+)
+WALL = (
+    f"Wall time from when all nodes act until they are within TV {LEVEL} of the true barycenter on average; beside it "
+    "the whole call, with starting processes, going on to the tolerance of 1e-4, and the certificate."
+)
+
+
+def problem() -> Problem:
+    measures = Gaussians(count=NODES, mean=[-4, 4], std=[0.1, 0.6], seed=0).draw()
+    return Problem.create(measures, np.linspace(-5, 5, POINTS), reg=REG)
+
+
+def run(quick: bool, say: Callable[[str], None]) -> Part:
+    """All engines that are installed."""
+    seconds = 2.0 if quick else 10.0
+    size = _frame_size()
+    rates: list[Row] = []
+    for keys, name in ((False, "bare echo"), (True, "bare echo with CURVE")):
+        rates.append({"engine": name, "frames of kB": size / 1e3, "messages/s a core": echo(size, keys, seconds / 3)})
+        say(_line(rates[-1]))
+    floor = {False: rates[0]["messages/s a core"], True: rates[1]["messages/s a core"]}
+    alone: float | None = None
+    walls: list[Row] = []
+    for name, measure, encrypted in engines(quick):
+        activations, messages = measure.rates(seconds)
+        alone = alone or activations
+        row = {"engine": name, "activations/s a core": activations, "simulation over it": alone / activations}
+        if encrypted is not None:
+            row |= {"messages/s a core": messages, "echo over it": floor[encrypted] / messages}
+        rates.append(row)
+        say(_line(row))
+        whole, wall = measure.wall()
+        walls.append({"engine": name, f"s to TV {LEVEL}": wall, "s of the call": whole})
+        say(_line(walls[-1]))
+    return Part("Real networks", TEXT, [Table("Rates", RATES, rates), Table("Time to accuracy", WALL, walls)])
+
+
+def _line(row: Row) -> str:
+    return ", ".join(f"{name}: {shown(value)}" for name, value in row.items())
+
+
+def engines(quick: bool) -> Iterator[tuple[str, Library | Peers, bool | None]]:
+    """Name, how to run it, and whether its links are encrypted; None: it has none."""
+    cores = available_cores()
+    yield "simulation", Library(1, engine="simulation"), None
+    yield f"processes ({cores})", Library(cores, engine="processes", workers=cores), False
+    # a cluster takes longer to start than all the rest
+    if not quick and importlib.util.find_spec("ray") is not None:
+        yield f"ray ({cores} workers)", Library(cores, engine="ray", workers=cores), True
+    yield f"peers ({NODES}, CURVE, in one process)", Peers(), True
+
+
+class Library:
+    """``barycenter(engine=...)`` on so many cores."""
+
+    def __init__(self, cores: int, **options: Any) -> None:
+        self.cores, self.options = cores, options
+
+    def rates(self, seconds: float) -> tuple[float, float]:
+        """Activations and messages a second and core, over the later half of a run that never stops by itself."""
+        if self.options["engine"] == "simulation":
+            self._run(duration=2.0, tol=0.0)
+            began = time.perf_counter()
+            result = self._run(duration=100.0 * seconds, tol=0.0, record_every=1e9)
+            spent = time.perf_counter() - began
+            return result.iterations / spent, result.messages / spent
+        result = self._run(duration=2.0 * seconds, tol=0.0, record_every=0.5)
+        times = result.history["time"]
+        half = times.size // 2
+        span = float(times[-1] - times[half]) * self.cores
+        # every message of a node is heard by the four around it
+        return (
+            float(result.history["activations"][-1] - result.history["activations"][half]) / span,
+            float(result.history["messages"][-1] - result.history["messages"][half]) * self._listeners() / span,
+        )
+
+    def wall(self) -> tuple[float, float]:
+        """Seconds of the whole call, and from when all nodes act until the accuracy."""
+        began = time.perf_counter()
+        result = self._run(duration=120.0, tol=1e-4, record_every=0.1, reference=True)
+        total = time.perf_counter() - began
+        if self.options["engine"] == "simulation":
+            reached = np.flatnonzero(result.history["tv"] <= LEVEL)
+            return total, total * float(reached[0] + 1) / result.history["tv"].size
+        return total, float(result.history["time"][np.flatnonzero(result.history["tv"] <= LEVEL)[0]])
+
+    def _listeners(self) -> float:
+        """Frames that arrive for one that is sent: neighbours in the same worker need none."""
+        graph = as_network(GRAPH, NODES)
+        share = np.concatenate(
+            [np.full(len(part), k) for k, part in enumerate(np.array_split(np.arange(NODES), self.cores))]
+        )
+        heard = {(int(i), int(share[j])) for i, j in [*graph.edges, *graph.edges[:, ::-1]] if share[i] != share[j]}
+        # a worker's socket carries all of its nodes to every worker around
+        return len({(share[i], k) for i, k in heard}) / self.cores
+
+    def _run(self, **options: Any) -> Any:
+        made = problem()
+        with one_thread_each():
+            return bm.barycenter(
+                made.measures, made.support.points, reg=REG, network=GRAPH, progress=False, **self.options, **options
+            )
+
+
+class Peers:
+    """Every node a peer of its own, with its own keys, links over the loopback and memory on disk; all in one process,
+    which is on one core."""
+
+    def rates(self, seconds: float) -> tuple[float, float]:
+        done = self._work(tol=0.0, seconds=seconds, reference=None)
+        return done["activations"], done["messages"]
+
+    def wall(self) -> tuple[float, float]:
+        done = self._work(
+            tol=1e-9,
+            seconds=120.0,
+            reference=bm.barycenter(problem().measures, np.linspace(-5, 5, POINTS), reg=REG, tol=1e-8).weights,
+        )
+        return done["whole"], done["reached"]
+
+    def _work(self, **options: Any) -> dict[str, float]:
+        with one_thread_each(), _child(_peers, options) as line:
+            found: dict[str, float] = line.recv()
+        return found
+
+
+@contextmanager
+def _child(target: Callable[[Connection, Any], None], told: Any) -> Iterator[Connection]:
+    """A process of its own, which ends when it is no longer needed."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, told), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.join()
+
+
+def _peers(line: Connection, told: dict[str, Any]) -> None:
+    asyncio.run(_peers_at_work(line, **told))
+
+
+async def _peers_at_work(line: Connection, tol: float, seconds: float, reference: Any) -> None:
+    started = time.perf_counter()
+    graph, whole = as_network(GRAPH, NODES), problem()
+    keys = [KeyPair.create() for _ in range(NODES)]
+    with tempfile.TemporaryDirectory() as folder:
+        endpoints = [f"ipc://{folder}/{k}.socket" for k in range(NODES)]
+        peers = []
+        for node in range(NODES):
+            own = whole.with_measures([whole.measures[node]], np.ones(1))
+            algorithm = local_algorithm("sinkhorn", own, graph, [node], np.ones(1), tol=tol)
+            host = Host(algorithm, graph, [node], 1, "bench")
+            around = [
+                Neighbour(f"peer {j}", endpoints[j], (int(j),), keys[j].public) for j in graph.neighbours_of(node)
+            ]
+            links = Links([node], endpoints[node], around, Rules("bench", *algorithm.bounds()), curve=keys[node])
+            store = SlotFile(Path(folder) / f"{node}.state", len(host.saved()))
+            peers.append(Runtime(host, links, own, Pace(0.0), store))
+        peers[0].warm_up()
+        for one in peers:
+            await one.links.__aenter__()
+        works = [asyncio.create_task(one.run()) for one in peers]
+        began = time.perf_counter()
+        if reference is not None:
+            reached = await _reached(peers, reference, began + seconds)
+            line.send({"whole": reached - started, "reached": reached - began})
+        else:
+            await asyncio.sleep(2.0)
+            before, since = _counts(peers), time.perf_counter()
+            await asyncio.sleep(seconds)
+            after, span = _counts(peers), time.perf_counter() - since
+            line.send({"activations": (after[0] - before[0]) / span, "messages": (after[1] - before[1]) / span})
+        for one in peers:
+            one.stop()
+        await asyncio.gather(*works)
+        for one in peers:
+            await one.links.close()
+
+
+async def _reached(peers: list[Runtime], reference: Any, deadline: float) -> float:
+    while time.perf_counter() < deadline:
+        await asyncio.sleep(0.05)
+        apart = [0.5 * np.abs(one.snapshot().weights[0] - reference).sum() for one in peers]
+        if np.mean(apart) <= LEVEL:
+            return time.perf_counter()
+    return float("inf")
+
+
+def _counts(peers: list[Runtime]) -> tuple[int, int]:
+    heard = sum(link.messages for one in peers for link in one.links.status().values())
+    return sum(one.host.activations for one in peers), heard
+
+
+# ---- the floor
+
+
+def _frame_size() -> int:
+    own = problem()
+    algorithm = local_algorithm("sinkhorn", own, as_network(GRAPH, NODES), range(NODES), np.ones(NODES))
+    rules = Rules("bench", *algorithm.bounds())
+    return len(rules.encode(0, 1, 1, np.clip(np.ones(rules.width), rules.lower, rules.upper)))
+
+
+def echo(size: int, encrypted: bool, seconds: float, window: int = 100) -> float:
+    """Messages a second and core between two processes that do nothing but send frames back and forth."""
+    server, client = KeyPair.create(), KeyPair.create()
+    with tempfile.TemporaryDirectory() as folder:
+        where = f"ipc://{folder}/echo"
+        with _child(_echo, (where, server if encrypted else None)) as line:
+            line.recv()
+            context = zmq.Context()
+            try:
+                socket = context.socket(zmq.PAIR)
+                if encrypted:
+                    socket.curve_serverkey = server.public.encode()
+                    socket.curve_publickey, socket.curve_secretkey = client.public.encode(), client.secret.encode()
+                socket.connect(where)
+                frame = bytes(size)
+                for _ in range(window):
+                    socket.send(frame)
+                count, began = 0, time.perf_counter()
+                while time.perf_counter() < began + seconds:
+                    socket.send(socket.recv())
+                    count += 2
+                return count / (time.perf_counter() - began) / 2
+            finally:
+                context.destroy(linger=0)
+
+
+def _echo(line: Connection, told: tuple[str, KeyPair | None]) -> None:
+    where, keys = told
+    socket = zmq.Context().socket(zmq.PAIR)
+    if keys is not None:
+        socket.curve_server = True
+        socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
+    socket.bind(where)
+    line.send(True)
+    while True:
+        socket.send(socket.recv())

@@ -1,0 +1,117 @@
+"""What sinkhorn takes on networks larger than one machine can simulate: messages, bytes, memory and time, by counting.
+
+The paper's schedule and delays, regular networks. docs/explanation/scale.md says where the formulas come from, and
+compares them with runs.
+
+python -m benchmarks.scale
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from barymesh.core.tree import HEADER
+from barymesh.engines.delivery import TIGHT
+from benchmarks.parts import Row
+from benchmarks.tables import table
+
+NUMBER = 8
+PERIOD, LONGEST_DELAY = 0.2, 1.0
+# virtual seconds to a total variation of 0.01 for degree 4: LAW[0] + LAW[1] log2(m), fitted by the benchmark "growth"
+LAW = (4.0, 1.14)
+# atoms of a measure, and what an atom takes: place, weight, number, in the problem and in two oracles
+ATOMS, ATOM_BYTES = 28, 72
+# numbers a node holds besides vectors, and vectors: of the algorithm, and of the records and the certificate
+SCALARS, VECTORS = 40, 12
+# an interpreter with the compiled kernels
+PROCESS = 220e6
+# seconds of one core for an activation with ATOMS atoms on 100 points
+ACTIVATION = 11e-6
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``nodes`` of ``degree`` neighbours each, measures on ``points``, for ``seconds`` of virtual time."""
+
+    nodes: int
+    seconds: float
+    degree: int = 4
+    points: int = 100
+
+    @classmethod
+    def to_accuracy(cls, nodes: int) -> Scale:
+        """Until the total variation is 0.01, by the law."""
+        return cls(nodes, LAW[0] + LAW[1] * math.log2(nodes))
+
+    @property
+    def rounds(self) -> float:
+        """Messages that a node sends to each neighbour: one before time 0, and one every time it acts."""
+        return 1 + self.seconds / PERIOD
+
+    @property
+    def messages(self) -> float:
+        """Of all nodes."""
+        return self.nodes * self.degree * self.rounds
+
+    @property
+    def bytes(self) -> float:
+        """Of all nodes: header and target to every neighbour, two sums to the parent."""
+        numbers = self.degree * (HEADER + self.points) + 2 * self.points
+        return NUMBER * self.nodes * numbers * self.rounds
+
+    @property
+    def simulator_bytes(self) -> float:
+        """Memory of the simulator: the last messages of every node that are on their way, being made or held, in a pool
+        that is TIGHT times as large; the nodes' own vectors; their atoms."""
+        kept = LONGEST_DELAY / PERIOD + 2
+        pool = TIGHT * kept * (HEADER + 3 * self.points)
+        own = SCALARS + VECTORS * self.points
+        return PROCESS + self.nodes * (NUMBER * (pool + own) + ATOMS * ATOM_BYTES)
+
+    def worker_bytes(self, workers: int) -> float:
+        """Memory of one of the workers that share the nodes, if it held nothing of the others: in place of the pool the
+        newest message of each node and of each of its neighbours."""
+        own = SCALARS + VECTORS * self.points + (1 + self.degree) * (HEADER + 3 * self.points)
+        return PROCESS + self.nodes / workers * (NUMBER * own + ATOMS * ATOM_BYTES)
+
+    def worker_traffic(self, workers: int) -> float:
+        """Bytes a second that leave a worker, at the paper's pace, if nodes are dealt out at random."""
+        return self.bytes / (self.rounds * PERIOD) / workers * (1 - 1 / workers)
+
+    def worker_load(self, workers: int) -> float:
+        """Cores a worker keeps busy at the paper's pace."""
+        return self.nodes / workers * ACTIVATION / PERIOD
+
+
+def totals() -> list[Row]:
+    """Up to a million nodes."""
+    rows = []
+    for power in range(2, 7):
+        scale = Scale.to_accuracy(10**power)
+        rows.append(
+            {
+                "nodes": f"10^{power}", "virtual s": scale.seconds,
+                "messages a node": scale.messages / scale.nodes, "kB a node": scale.bytes / scale.nodes / 1e3,
+                "messages": scale.messages, "GB sent": scale.bytes / 1e9,
+                "simulator GB": scale.simulator_bytes / 1e9,
+                "core seconds": scale.nodes * scale.seconds / PERIOD * ACTIVATION,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def shares(nodes: int = 10**6) -> list[Row]:
+    """The nodes on several machines."""
+    scale = Scale.to_accuracy(nodes)
+    return [
+        {
+            "workers": workers, "nodes each": nodes // workers, "GB each": scale.worker_bytes(workers) / 1e9,
+            "MB/s out of each": scale.worker_traffic(workers) / 1e6, "cores each": scale.worker_load(workers),
+        }
+        for workers in (10, 30, 100, 300, 1000)
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(table(totals()), table(shares()), sep="\n\n")

@@ -1,0 +1,163 @@
+"""All benchmarks in one run: measured part by part, written down after each, so that nothing measured is ever lost."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from barymesh.errors import FileError, OptionError
+from barymesh.io.atomic import replacing, write_text
+from benchmarks.ctrl_c import noticing
+from benchmarks.machine import machine
+from benchmarks.page import page
+from benchmarks.parts import Benchmark, Part
+
+NAMES = ("kernels", "exact", "simulation", "event_loop", "network", "growth", "peers")
+RESULTS, PAGE = "latest.json", "latest.md"
+FIGURE_SIZE = (8.0, 5.0)
+
+Say = Callable[[str], None]
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """All benchmarks by name, in the order of the page; each is loaded when it runs."""
+
+    def loaded_when_run(name: str) -> Benchmark:
+        def run(quick: bool, say: Say) -> Part:
+            part: Part = import_module(f"benchmarks.{name}").run(quick, say)
+            return part
+
+        return run
+
+    return {name: loaded_when_run(name) for name in NAMES}
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse benchmarks that there are not."""
+    for name in names:
+        if name not in NAMES:
+            raise OptionError(f"There is no benchmark {name!r}; choose from {', '.join(NAMES)}.")
+
+
+def stored_parts(folder: Path) -> dict[str, dict[str, Any]]:
+    """The parts measured before, by name; none if there is no file of results."""
+    path = folder / RESULTS
+    try:
+        parts = json.loads(path.read_text())["parts"]
+        return {name: parts[name] for name in NAMES if name in parts}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FileError(
+            f"{path} is not a result of this benchmark ({type(error).__name__}: {error}). Move it away, or choose "
+            "another folder with --output."
+        ) from error
+
+
+class Outcome:
+    """What a run of the suite left: the ``parts`` that are stored now, those that ``failed``, and whether Ctrl-C ended
+    it."""
+
+    def __init__(self, parts: dict[str, dict[str, Any]]) -> None:
+        self.parts = parts
+        self.failed: list[str] = []
+        self.interrupted = False
+
+
+def run_suite(chosen: Mapping[str, Benchmark], quick: bool, folder: Path, say: Say) -> Outcome:
+    """Measure these parts and write them down; the others in the folder stay as they were.
+
+    A part that fails is named in the page, and the next one goes on. Ctrl-C keeps the parts that are finished.
+    """
+    outcome = Outcome(stored_parts(folder))
+    # before the work, what could not be written after it
+    _write(outcome.parts, folder)
+    for name, benchmark in chosen.items():
+        say(f"{name} ...")
+        began = time.monotonic()
+        part, failure = Part(name, ""), ""
+        try:
+            part = _measured(benchmark, quick, say)
+            figures = _draw(part, folder)
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+            say(f"Interrupted: {name} is not finished, the parts before it are kept.")
+            break
+        except ImportError as error:
+            failure, figures = f"it needs a package that is not installed ({error}).", []
+        except Exception as error:  # a failure of one part must not cost the others
+            failure, figures = f"{type(error).__name__}: {error}", []
+            outcome.failed.append(name)
+        seconds = time.monotonic() - began
+        outcome.parts[name] = _stored(part, figures, quick, seconds, failure)
+        _write(outcome.parts, folder)
+        say(f"{name}: {failure or f'{seconds:.0f} s'}")
+    return outcome
+
+
+def _measured(benchmark: Benchmark, quick: bool, say: Say) -> Part:
+    """Run a benchmark; KeyboardInterrupt once Ctrl-C was pressed, because what was cut short is no measurement."""
+    with noticing() as pressed:
+
+        def tell(line: str) -> None:
+            if pressed():
+                raise KeyboardInterrupt
+            say(f"  {line}")
+
+        part = benchmark(quick, tell)
+        if pressed():
+            raise KeyboardInterrupt
+    return part
+
+
+def _stored(part: Part, figures: list[str], quick: bool, seconds: float, failure: str) -> dict[str, Any]:
+    """A part as it is kept in the file."""
+    tables = [{"title": one.title, "text": one.text, "rows": [_plain(row) for row in one.rows]} for one in part.tables]
+    return {
+        "title": part.title,
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+        "quick": quick,
+        "seconds": seconds,
+        "machine": machine(),
+        "failed": failure,
+        "text": part.text,
+        "tables": [] if failure else tables,
+        "figures": figures,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as JSON has them: NumPy's as Python's, and null for what is not finite."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _draw(part: Part, folder: Path) -> list[str]:
+    """Draw and write the figures of a part; returns their file names."""
+    from matplotlib.figure import Figure
+
+    names = []
+    for name, draw in part.figures.items():
+        figure = Figure(figsize=FIGURE_SIZE, layout="constrained")
+        draw(figure.subplots())
+        names.append(f"{name.removesuffix('.png')}.png")
+        with replacing(folder / names[-1]) as file:
+            figure.savefig(file, format="png", dpi=150)
+    return names
+
+
+def _write(parts: dict[str, dict[str, Any]], folder: Path) -> None:
+    ordered = {name: parts[name] for name in NAMES if name in parts}
+    write_text(folder / RESULTS, json.dumps({"parts": ordered}, indent=1, allow_nan=False) + "\n")
+    write_text(folder / PAGE, page(ordered))

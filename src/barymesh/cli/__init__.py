@@ -1,0 +1,1 @@
+"""The command line: commands, configuration files, exit codes and the doctor."""

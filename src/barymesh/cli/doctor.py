@@ -1,0 +1,362 @@
+"""``barymesh doctor``: whether this installation works, and what to do where it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barymesh import __version__
+from barymesh.cli.exit_codes import BAD_INPUT
+from barymesh.resources.cores import ONE_THREAD, available_cores
+from barymesh.resources.memory import GIB, available_bytes
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+# what an optional part is for, by the name of its extra
+EXTRAS = {
+    "report": "pages of 'barymesh paper'",
+    "dashboard": "watching runs in a browser",
+    "sklearn": "the scikit-learn estimator",
+    "parquet": "reading and writing Parquet",
+    "mnist": "handwritten digits",
+    "ray": "engine='ray'",
+    "privacy": "differential privacy",
+    "tensorboard": "logging for TensorBoard",
+    "mlflow": "logging to MLflow",
+}
+# where Linux tells the limits of a container
+CGROUP = Path("/sys/fs/cgroup")
+# below these, work of ordinary size is refused or fails
+LITTLE_MEMORY, LITTLE_DISK = GIB, GIB // 4
+# how close the trial's barycenter must be certified to be; it asks for about a hundredth of that
+TRIAL_GAP = 1e-3
+
+
+class State(StrEnum):
+    """How serious a finding is."""
+
+    FINE = "fine"
+    ABSENT = "not installed"
+    CARE = "take care"
+    BROKEN = "broken"
+
+
+COLOURS = {State.FINE: "green", State.ABSENT: "dim", State.CARE: "yellow", State.BROKEN: "bold red"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. Whatever is not fine says what to do."""
+
+    part: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(epilog=app.info.epilog)(doctor)
+
+
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON on standard output, and nothing else.")
+    ] = False,
+) -> None:
+    """Check this installation: versions, compiled kernels, cores, memory, optional parts; and say what to do.
+
+    A small barycenter is computed and its certificate verified. If the kernels have never been compiled on this
+    machine, that takes up to half a minute. The exit code is 0 if everything that is needed works, else 3.
+
+    Examples:
+
+      barymesh doctor
+
+      barymesh doctor --json
+    """
+    findings = list(examine())
+    broken = any(finding.state is State.BROKEN for finding in findings)
+    if as_json:
+        typer.echo(json.dumps({"works": not broken, "findings": [asdict(finding) for finding in findings]}, indent=2))
+    else:
+        _print(findings, broken)
+    sys.exit(BAD_INPUT if broken else 0)
+
+
+def examine() -> Iterator[Finding]:
+    """Everything that is looked at, in the order of the report."""
+    for look in (_itself, _packages, _kernels, _threads, _blas, _sockets, _clock, _room, _optional):
+        yield from _guarded(look)
+
+
+def _guarded(look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """A check that fails is a finding too."""
+    try:
+        yield from look()
+    except Exception as error:
+        name = look.__name__.strip("_")
+        yield Finding(
+            name, State.BROKEN, f"{type(error).__name__}: {error}", "Reinstall: pip install --force-reinstall barymesh"
+        )
+
+
+def _itself() -> Iterator[Finding]:
+    yield Finding("platform", State.FINE, f"{platform.platform()}, {platform.machine()}")
+    place = Path(__file__).parent
+    known = _installed()
+    if known is None:
+        yield Finding("barymesh", State.CARE, f"{__version__} in {place}, not installed", "Install it: pip install .")
+    elif known.version != __version__:
+        yield Finding(
+            "barymesh",
+            State.CARE,
+            f"{__version__} in {place}, but {known.version} is installed",
+            "Reinstall it, or look at PYTHONPATH: another copy comes first",
+        )
+    else:
+        yield Finding("barymesh", State.FINE, f"{__version__} in {place}")
+    needed = None if known is None else known.metadata["Requires-Python"]
+    yield _compared("Python", platform.python_version(), needed or "", f"{sys.executable}", "Install a newer Python")
+
+
+def _packages() -> Iterator[Finding]:
+    for needed in _requirements():
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            remedy = f"pip install --upgrade '{needed.name}{needed.specifier}'"
+            found = _version(needed.name)
+            if found is None:
+                yield Finding(needed.name, State.BROKEN, f"missing; {needed.specifier} is needed", remedy)
+            else:
+                yield _compared(needed.name, found, str(needed.specifier), "", remedy)
+
+
+def _kernels() -> Iterator[Finding]:
+    """Compile or load the kernels, and compute a barycenter whose mean is known."""
+    elsewhere = "Set NUMBA_CACHE_DIR to a folder that can be written, for instance ~/.cache/barymesh"
+    began = time.perf_counter()
+    try:
+        import barymesh as bm
+        from barymesh.core import anderson as anderson_kernels
+
+        result = bm.barycenter(
+            [bm.Gaussian(-1, 0.5), bm.Gaussian(1, 0.5)], bm.Support.regular(40, -3, 3), reg=0.1, progress=False
+        )
+    except RuntimeError as error:
+        # what numba raises if it can keep compiled code nowhere
+        yield Finding("compiled kernels", State.BROKEN, str(error), elsewhere)
+        return
+    took = time.perf_counter() - began
+    stats = anderson_kernels.advance.stats
+    from_cache = sum(stats.cache_hits.values()) > 0
+    how = "loaded from" if from_cache else "compiled, and kept in"
+    yield Finding("compiled kernels", State.FINE, f"{how} {stats.cache_path}")
+    mean = float(result.weights @ result.support.points[:, 0])
+    right = result.success and result.gap + 1e-12 >= 0 and result.gap < TRIAL_GAP and abs(mean) < 1e-3
+    yield Finding(
+        "a barycenter",
+        State.FINE if right else State.BROKEN,
+        f"mean {mean:.0e} (it is 0), certified gap {result.gap:.0e}, {took:.1f} s",
+        "" if right else "Delete the compiled kernels (*.nbi and *.nbc in the folder above), and try again",
+    )
+
+
+def _threads() -> Iterator[Finding]:
+    import numba
+
+    cores, threads, quota = available_cores(), numba.get_num_threads(), _quota()
+    allowed = cores if quota is None else min(cores, quota)
+    told = [f"{name}={os.environ[name]}" for name in ONE_THREAD if name in os.environ]
+    found = f"{cores} cores, {threads} threads" + (f" ({', '.join(told)})" if told else "")
+    if quota is not None and quota < cores:
+        found += f", of which this container may use {quota:.3g}"
+    if threads > max(1, round(allowed)):
+        yield Finding(
+            "cores",
+            State.CARE,
+            found,
+            f"Set NUMBA_NUM_THREADS={max(1, int(allowed))}: more threads than cores wait for one another",
+        )
+    else:
+        yield Finding("cores", State.FINE, found)
+
+
+def _blas() -> Iterator[Finding]:
+    import numpy as np
+
+    try:
+        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        yield Finding("BLAS", State.FINE, f"{blas['name']} {blas.get('version', '')}".strip())
+    except (KeyError, TypeError):
+        yield Finding("BLAS", State.FINE, "unknown to NumPy; it is used in few places only")
+
+
+def _sockets() -> Iterator[Finding]:
+    import zmq
+
+    found = f"libzmq {zmq.zmq_version()}"
+    missing = [name for name in ("curve", "ipc") if not zmq.has(name)]
+    if missing == ["ipc"] and os.name == "nt":
+        yield Finding("sockets", State.CARE, f"{found} without ipc", "engine='processes' needs Linux or macOS")
+    elif missing:
+        remedy = "Take the wheel, which has it: pip install --force-reinstall --only-binary pyzmq pyzmq"
+        yield Finding("sockets", State.BROKEN, f"{found} without {' and '.join(missing)}", remedy)
+    else:
+        yield Finding("sockets", State.FINE, f"{found}, with encryption (CURVE)")
+
+
+def _clock() -> Iterator[Finding]:
+    now, written = time.time(), Path(__file__).stat().st_mtime
+    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if now < written:
+        yield Finding(
+            "clock",
+            State.CARE,
+            f"{shown}, before barymesh was installed",
+            "Set it, or turn on NTP: peers compare clocks",
+        )
+    else:
+        yield Finding("clock", State.FINE, shown)
+
+
+def _room() -> Iterator[Finding]:
+    free = available_bytes()
+    limit = _memory_limit()
+    if free is not None:
+        left = free if limit is None else min(free, limit)
+        found = f"{left / GIB:.1f} GiB free" + ("" if limit is None else f", limit {limit / GIB:.1f} GiB")
+        yield _enough("memory", left, LITTLE_MEMORY, found, "Close other programs, or use smaller supports")
+    for name, place in (("disk, here", Path.cwd()), ("disk, temporary files", Path(tempfile.gettempdir()))):
+        left = shutil.disk_usage(place).free
+        remedy = "Make room, or set TMPDIR to another place" if "temp" in name else "Make room, or use another folder"
+        yield _enough(name, left, LITTLE_DISK, f"{left / GIB:.1f} GiB free in {place}", remedy)
+
+
+def _optional() -> Iterator[Finding]:
+    needed = list(_requirements())
+    for extra, purpose in EXTRAS.items():
+        own = [
+            one
+            for one in needed
+            if one.marker and one.marker.evaluate({"extra": extra}) and not one.marker.evaluate({"extra": ""})
+        ]
+        part, install = f"[{extra}]", f"pip install 'barymesh[{extra}]'"
+        if not own:
+            remedy = "Reinstall barymesh: its metadata are older than its source"
+            yield Finding(part, State.CARE, f"{purpose}; unknown to this installation", remedy)
+            continue
+        versions = {one.name: _version(one.name) for one in own}
+        old = [
+            one
+            for one in own
+            if versions[one.name] and not one.specifier.contains(versions[one.name] or "", prereleases=True)
+        ]
+        told = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
+        missing = [name for name, found in versions.items() if not found]
+        if missing:
+            yield Finding(part, State.ABSENT, f"{purpose}; missing: {', '.join(missing)}", install)
+        elif old:
+            wanted = ", ".join(f"{one.name}{one.specifier}" for one in old)
+            yield Finding(part, State.CARE, f"{told}; {wanted} is needed for {purpose}", install)
+        else:
+            yield Finding(part, State.FINE, f"{purpose}: {told}")
+    if shutil.which("ffmpeg"):
+        yield Finding("ffmpeg", State.FINE, f"animations in .mp4: {shutil.which('ffmpeg')}")
+    else:
+        remedy = "Install it with the system's packages; .gif and .html need nothing"
+        yield Finding("ffmpeg", State.ABSENT, "animations in .mp4", remedy)
+
+
+def _compared(part: str, found: str, needed: str, more: str, remedy: str) -> Finding:
+    from packaging.specifiers import SpecifierSet
+
+    told = f"{found}{f' in {more}' if more else ''}"
+    if SpecifierSet(needed).contains(found, prereleases=True):
+        return Finding(part, State.FINE, told)
+    return Finding(part, State.BROKEN, f"{told}; {needed} is needed", remedy)
+
+
+def _enough(part: str, left: float, little: float, found: str, remedy: str) -> Finding:
+    return Finding(part, State.CARE, found, remedy) if left < little else Finding(part, State.FINE, found)
+
+
+def _installed() -> Distribution | None:
+    try:
+        return distribution("barymesh")
+    except PackageNotFoundError:
+        return None
+
+
+def _requirements() -> Iterator[Requirement]:
+    """What the package's metadata ask for."""
+    from packaging.requirements import Requirement
+
+    known = _installed()
+    yield from (Requirement(text) for text in (known.requires if known else None) or ())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _quota(folder: Path = CGROUP) -> float | None:
+    """Cores that a container's limit amounts to, if there is one (cgroups, version 2 or 1)."""
+    try:
+        if (folder / "cpu.max").exists():
+            most, period = (folder / "cpu.max").read_text().split()
+        else:
+            most, period = ((folder / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        return float(most) / float(period) if most not in ("max", "-1") else None
+    except (OSError, ValueError):
+        return None
+
+
+def _memory_limit(folder: Path = CGROUP) -> int | None:
+    """What a container may have of memory, in bytes, if there is a limit (cgroups, version 2 or 1)."""
+    for file in (folder / "memory.max", folder / "memory" / "memory.limit_in_bytes"):
+        try:
+            most = int(file.read_text())
+        except (OSError, ValueError):
+            continue
+        # version 1 says "no limit" with a number larger than any memory
+        return most if most < 2**60 else None
+    return None
+
+
+def _print(findings: list[Finding], broken: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # in a file or a pipe lines are not broken, so that they can be searched
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    table = Table("part", "", "found", "what to do", box=None, pad_edge=False)
+    for finding in findings:
+        table.add_row(
+            Text(finding.part), Text(finding.state, COLOURS[finding.state]), Text(finding.found), Text(finding.remedy)
+        )
+    console.print(table)
+    count: Any = sum(finding.state is State.BROKEN for finding in findings)
+    console.print(
+        f"\n{count} broken: do what the last column says, then run this again."
+        if broken
+        else "\nEverything that is needed works."
+    )

@@ -1,0 +1,1 @@
+"""The compiled kernels: loops over arrays of numbers, and no other logic."""

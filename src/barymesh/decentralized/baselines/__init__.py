@@ -1,0 +1,1 @@
+"""Published methods to compare with: message machines without a root."""

@@ -1,0 +1,133 @@
+"""A2DWB that keeps the sum of the duals: nodes send cumulative sums, not gradients.
+
+At activation k of node i, with ``theta = theta_{k+1}`` and the newest received ``(u_j, v_j)`` of its neighbours:
+
+    omega_i = deg(i) (u_i + theta^2 v_i) - sum_j (u_j + theta^2 v_j)
+    g_i     = estimate of p_i(omega_i)
+    delta   = gamma_k / (m theta) * (g_i - 1/n)
+    u_i    -= delta,    v_i += (1 - m theta) / theta^2 * delta,    (u_i, v_i) sent to the neighbours
+
+The 1/n moves lam_i by a constant over the support, which changes no measure; it keeps the numbers small. The degree
+counts only neighbours heard of.
+
+**What the network holds** is ``lam = W (u + theta^2 v)``, with the Laplacian W. Its rows add up to zero whatever u and
+v are, so the duals are feasible to rounding at any time: no delay, loss, copy, sleep or crash can change that. What a
+node asks its oracle at differs from lam by what is on its way. A newer sum replaces an older one, so a lost message is
+made up for by the next; and a stale one is taken at the *present* theta, as PASBCDS wants it and A2DWB does not.
+
+**Damped growth.** In A2DWB steps go along differences of gradients and vanish once the nodes agree. Here each node's
+own gradient stays, and only the Laplacian takes it out: u and v move on together for ever, and who knows a neighbour
+as it was ``a`` activations ago is off by about ``gamma a (1 + a/2) p``. With the published constant gamma that is a
+floor, or, where gamma is large for the delays, an oscillation that grows. So the step shrinks slowly,
+
+    gamma_k = gamma / sqrt(1 + k / (m full_steps))
+
+and takes the floor down with it; ``gamma_k / (m theta)`` still grows, like sqrt(k).
+
+For the same reason a node that sleeps or is cut off for long, and so no longer moves with the others, pulls its
+neighbours away from the barycenter, though never from feasibility; they recover after its return.
+
+**Accuracy.** All nodes move on together much further than apart, so the digits that lam loses are those of this common
+way, whether u and v are stored or, as in A2DWB, ``u + theta^2 v``. A million activations cost about 1e-11.
+
+**A crash without memory** leaves a node at zero, far behind the others. That would be feasible too, but the way back
+would be as long as the run so far. So the node waits for its neighbours' sums and starts at their mean, where
+``lam_i = 0`` as at the beginning. Until then it counts as absent: lam is that of the network without it, and it sends
+zeros, also for the last number of a message, which is 1 from everybody else and thus counts the neighbours heard of.
+If it is told nothing for PATIENCE activations (all may have crashed), it begins at zero.
+
+With node weights w_i the oracle is asked at ``lam_i = omega_i / (m w_i)``, and feasible means ``sum_i w_i lam_i = 0``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.decentralized.algorithm import Algorithm, Batch, Floats, State
+from barymesh.decentralized.baselines.gradients import Gradients
+from barymesh.decentralized.baselines.theta import ThetaSequence
+from barymesh.decentralized.inbox import Inbox
+from barymesh.errors import OptionError
+from barymesh.network.topology import Network, adjacency, require_unweighted
+from barymesh.problem import Problem
+
+# activations for which a node without memory waits to be told where the others are
+PATIENCE = 50
+
+
+@dataclass
+class ConservingState(State):
+    """``u, v (m, n)``; ``waiting (m,)``: activations for which a node without memory still waits for its neighbours'
+    sums, 0 for all that take part."""
+
+    u: Floats
+    v: Floats
+    waiting: NDArray[np.int64]
+
+
+class ConservingA2DWB(Algorithm[ConservingState]):
+    """Asynchronous accelerated dual descent whose duals are feasible at any time.
+
+    ``full_steps``: activations per node after which the step begins to shrink; infinite for a constant step.
+    """
+
+    name = "a2dwb_conserving"
+    conserves = True
+
+    def __init__(
+        self, problem: Problem, network: Network, gradients: Gradients, step: float, full_steps: float = 32.0
+    ) -> None:
+        require_unweighted(network, self.name)
+        if not full_steps > 0:
+            raise OptionError(f"full_steps is {full_steps!r}; it must be a positive number of activations per node.")
+        self.size, self.points = network.size, problem.support.size
+        self.width = 2 * self.points + 1
+        self.gradients, self.step, self.full_steps = gradients, step, full_steps
+        self.scale = (1.0 / (network.size * problem.weights))[:, None]
+        self.thetas = ThetaSequence(network.size)
+        self.adjacency = adjacency(network.size, network.edges)
+
+    def start(self) -> ConservingState:
+        zeros = np.zeros((self.size, self.points))
+        return ConservingState(zeros, zeros.copy(), np.zeros(self.size, dtype=np.int64))
+
+    def first_messages(self, state: ConservingState) -> Floats:
+        return np.hstack([state.u, state.v, np.ones((self.size, 1))])
+
+    def activate(self, state: ConservingState, batch: Batch, inbox: Inbox) -> Floats:
+        nodes, theta = batch.nodes, self.thetas.at(batch.steps + 1)[:, None]
+        around_u, around_v, heard = np.split(inbox.sum()[0], [self.points, 2 * self.points], axis=1)
+        u, v = state.u[nodes], state.v[nodes]
+
+        found = (state.waiting[nodes] > 0) & (heard[:, 0] > 0)
+        u[found], v[found] = around_u[found] / heard[found], around_v[found] / heard[found]
+        state.waiting[nodes] = np.where(found, 0, np.maximum(state.waiting[nodes] - 1, 0))
+        takes_part = (state.waiting[nodes] == 0)[:, None]
+
+        omega = heard * (u + theta**2 * v) - (around_u + theta**2 * around_v)
+        g = self.gradients.at(omega * self.scale[nodes], nodes, batch.numbers + 1, batch.steps)
+        damping = np.sqrt(1.0 + batch.steps / (self.size * self.full_steps))[:, None]
+        share = self.size * theta
+        delta = takes_part * (self.step / (damping * share)) * (g - 1.0 / self.points)
+        u -= delta
+        v += (1.0 - share) / theta**2 * delta
+        state.u[nodes], state.v[nodes] = u, v
+        return np.hstack([u, v, takes_part])
+
+    def recall(self, state: ConservingState, node: int, message: Floats) -> None:
+        state.u[node], state.v[node] = message[: self.points], message[self.points : 2 * self.points]
+        state.waiting[node] = 0 if message[-1] > 0 else PATIENCE
+
+    def reset(self, state: ConservingState, node: int) -> None:
+        state.u[node], state.v[node], state.waiting[node] = 0.0, 0.0, PATIENCE
+
+    def duals(self, state: ConservingState, steps: int) -> Floats:
+        present = (state.waiting == 0)[:, None].astype(float)
+        sums = present * (state.u + self.thetas.at(max(steps, 1)) ** 2 * state.v)
+        # W takes out what is common to all; without it, less is left to rounding
+        sums -= present * (sums.sum(axis=0) / max(present.sum(), 1.0))
+        laplacian = (self.adjacency @ present) * sums - self.adjacency @ sums
+        return np.asarray(present * laplacian * self.scale)

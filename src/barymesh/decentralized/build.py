@@ -1,0 +1,150 @@
+"""The methods a user can name, and how each is set up for a problem and a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.checks import real_number, whole_number
+from barymesh.decentralized import NETWORK_METHODS, WITHOUT_STEP
+from barymesh.decentralized.algorithm import Algorithm, Rounds
+from barymesh.decentralized.baselines.a2dwb import A2DWB
+from barymesh.decentralized.baselines.conserving import ConservingA2DWB
+from barymesh.decentralized.baselines.dcwb import DCWB
+from barymesh.decentralized.baselines.gossip_sinkhorn import GossipSinkhorn
+from barymesh.decentralized.baselines.gradients import ExactGradients, Gradients, GradientsOfSome, SampledGradients
+from barymesh.decentralized.baselines.steps import growing_batch, practical_step, theoretical_step
+from barymesh.decentralized.baselines.theta import ThetaSequence
+from barymesh.decentralized.log_gradients import (
+    BestLogGradients,
+    ExactLogGradients,
+    GrowingLogGradients,
+    LogGradients,
+    LogGradientsOfSome,
+)
+from barymesh.decentralized.sinkhorn import Sinkhorn
+from barymesh.errors import OptionError
+from barymesh.network.topology import Network
+from barymesh.problem import Problem
+from barymesh.specification import build_named
+
+
+@dataclass(frozen=True)
+class GrowingBatch:
+    """The paper's growing mini-batches.
+
+    Parameters
+    ----------
+    epsilon : float
+        The accuracy wanted of the dual objective (of the sum over the nodes).
+    """
+
+    epsilon: float
+
+
+Batch = int | str | GrowingBatch
+# samples for a gradient, where nothing else is said
+FRESH_SAMPLES = 10
+# samples that a node adds to those it has
+NEW_SAMPLES = 100
+
+
+def build_algorithm(
+    method: str,
+    problem: Problem,
+    network: Network,
+    *,
+    step: float | str | None,
+    batch: Batch | None,
+    staleness: int,
+    tol: float = 0.0,
+    frugal: bool = False,
+    own: NDArray[np.intp] | None = None,
+) -> Algorithm[Any] | Rounds[Any]:
+    """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
+    activations of the network that a message may be late, for the theory. ``tol``: when nodes may stop by themselves.
+    The problem may have more measures than nodes, for nodes that change theirs; or those of the nodes ``own`` only, in
+    this order, and then only these can act."""
+    if method not in NETWORK_METHODS:
+        raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
+    if frugal and method != "sinkhorn":
+        raise OptionError(f"{method} cannot be frugal; sinkhorn can.")
+    if method in WITHOUT_STEP and step is not None:
+        raise OptionError(f"{method} has no step to choose; leave step out.")
+    if method == "sinkhorn":
+        return Sinkhorn(problem, network, _log_gradients(batch, problem, own), tol, frugal)
+    if method == "gossip_sinkhorn":
+        return GossipSinkhorn(problem, network, _log_gradients(batch, problem, own))
+    length = choose_step(step, problem, network, staleness)
+    gradients = _gradients(batch, problem, network)
+    if own is not None:
+        gradients = GradientsOfSome(gradients, own, network.size)
+    if method == "dcwb":
+        return DCWB(problem, network, gradients, length)
+    if method == "a2dwb_conserving":
+        # its steps shrink: it may begin with longer ones
+        return ConservingA2DWB(problem, network, gradients, length * (2 if step is None else 1))
+    return A2DWB(problem, network, gradients, length, naive=method == "a2dwb_naive")
+
+
+def smoothness(problem: Problem, network: Network) -> float:
+    """``L = lambda_max(W) / reg`` of the network's dual; unequal weights raise it by ``1 / (m min w)``."""
+    unequal = 1.0 / (network.size * float(problem.weights.min()))
+    return max(network.lambda_max, 1e-12) * unequal / problem.reg
+
+
+def choose_step(step: float | str | None, problem: Problem, network: Network, staleness: int) -> float:
+    """The step asked for, the one the theory allows, or the practical default 1/L."""
+    if step is None:
+        return practical_step(1.0, smoothness(problem, network))
+    if step == "theory":
+        return theoretical_step(smoothness(problem, network), staleness, network.size)
+    number = real_number(step)
+    if number is None or number <= 0:
+        raise OptionError(f'step is {step!r}; give a positive number, "theory", or leave it out for the default.')
+    return number
+
+
+def _log_gradients(batch: Batch | None, problem: Problem, own: NDArray[np.intp] | None = None) -> LogGradients:
+    """By default all that is known of the measures; what can only be sampled is drawn a little at a time."""
+    found: LogGradients
+    if batch is None:
+        found = BestLogGradients(problem, NEW_SAMPLES)
+    elif isinstance(batch, str) and batch == "exact":
+        found = ExactLogGradients(problem)
+    elif isinstance(batch, str | GrowingBatch):
+        raise OptionError(f'Sinkhorn takes batch="exact" or a number of new samples an activation, not {batch!r}.')
+    else:
+        found = GrowingLogGradients(problem, whole_number("batch", batch, 1))
+    return found if own is None else LogGradientsOfSome(found, own, len(problem.weights))
+
+
+def _gradients(batch: Batch | None, problem: Problem, network: Network) -> Gradients:
+    if batch is None:
+        batch = FRESH_SAMPLES
+    if isinstance(batch, str) and batch == "exact":
+        return ExactGradients(problem)
+    if isinstance(batch, str):
+        batch = build_named(batch, {"growing": GrowingBatch}, "batch rule", OptionError)
+    if isinstance(batch, GrowingBatch):
+        return SampledGradients(problem, _growing(batch.epsilon, problem, network))
+    size = whole_number("batch", batch, 1)
+    return SampledGradients(problem, lambda steps: np.full(steps.size, size, dtype=np.int64))
+
+
+def _growing(epsilon: float, problem: Problem, network: Network) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    thetas = ThetaSequence(network.size)
+    constant = smoothness(problem, network)
+    variance = float(network.degrees.sum())
+
+    def sizes(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        return growing_batch(
+            thetas.at(steps + 1), epsilon=epsilon, variance=variance, smoothness=constant, blocks=network.size
+        )
+
+    sizes(np.zeros(1, dtype=np.int64))
+    return sizes

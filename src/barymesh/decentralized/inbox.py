@@ -1,0 +1,54 @@
+"""What a batch of nodes has received: the newest message of each neighbour. Engines fill it, algorithms read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# the row that stands for no message at all; it is zero
+NOWHERE = 0
+
+
+class Inbox(Protocol):
+    """Messages are rows of ``rows``, their first ``width`` columns. Activation k of the batch has received the rows
+    ``slots[first[k]:last[k]]``, in the order of its neighbours; NOWHERE is a neighbour not heard of."""
+
+    @property
+    def rows(self) -> Floats: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def slots(self) -> NDArray[np.int32]: ...
+    @property
+    def first(self) -> Indices: ...
+    @property
+    def last(self) -> Indices: ...
+
+    def sum(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Sums ``(b, width)`` of the newest messages, in the order of the neighbours, and from how many neighbours
+        ``(b,)`` they came."""
+
+
+@dataclass(frozen=True)
+class ListedInbox:
+    """An Inbox that lists its rows; ``shares``: parts of the work, for the threads to share."""
+
+    rows: Floats
+    width: int
+    slots: NDArray[np.int32]
+    first: Indices
+    last: Indices
+    shares: int = 1
+
+    def sum(self) -> tuple[Floats, NDArray[np.int64]]:
+        from barymesh.core import inbox as inbox_kernels
+
+        totals, heard = np.empty((self.first.size, self.width)), np.empty(self.first.size, dtype=np.int64)
+        inbox_kernels.receive(self.shares, self.first, self.last, self.slots, self.rows, NOWHERE, totals, heard)
+        return totals, heard

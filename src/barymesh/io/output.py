@@ -1,0 +1,65 @@
+"""What a run leaves in its output folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barymesh.io.atomic import replacing, write_csv, write_text
+from barymesh.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULT, TABLE, PICTURE, SUMMARY = "result.npz", "weights.csv", "barycenter.png", "summary.json"
+HISTORY, HISTORY_PICTURE, CHECKPOINT = "history.csv", "history.png", "run.npz"
+COMPARISON, COMPARISON_PICTURE = "comparison.csv", "comparison.png"
+
+
+def write_outputs(result: Result, folder: Path, *, animation: str | None = None) -> dict[str, str]:
+    """Write the result, its weights as a table, a picture and a summary; for a run on a network also its history, and
+    an animation of this kind (gif, mp4, html) if one is named. Returns name to path."""
+    files = {"result": RESULT, "weights": TABLE, "picture": PICTURE, "summary": SUMMARY}
+    result.save(folder / RESULT)
+    _write_weights(folder / TABLE, result)
+    _write_figure(folder / PICTURE, result.plot())
+    if result.network is not None:
+        files |= {"history": HISTORY, "history_picture": HISTORY_PICTURE}
+        result.history.to_csv(folder / HISTORY)
+        _write_figure(folder / HISTORY_PICTURE, result.history.plot())
+    if animation is not None:
+        files["animation"] = f"animation.{animation}"
+        result.animate(folder / files["animation"])
+    _write_json(folder / SUMMARY, result.summary())
+    return {name: str(folder / file) for name, file in files.items()}
+
+
+def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Write the histories of several methods as one table and one picture, and a summary. Returns name to path."""
+    from barymesh.viz.comparison import plot_runs
+
+    histories = {method: result.history for method, result in results.items()}
+    columns = dict.fromkeys(name for history in histories.values() for name in history.columns)
+    rows = ([method, *row] for method, history in histories.items() for row in history.rows())
+    write_csv(folder / COMPARISON, ["method", *columns], rows)
+    _write_figure(folder / COMPARISON_PICTURE, plot_runs(histories))
+    _write_json(folder / SUMMARY, summary)
+    files = {"comparison": COMPARISON, "comparison_picture": COMPARISON_PICTURE, "summary": SUMMARY}
+    return {name: str(folder / file) for name, file in files.items()}
+
+
+def _write_weights(path: Path, result: Result) -> None:
+    header = [*(f"z{axis + 1}" for axis in range(result.support.dimension)), "weight"]
+    rows = zip(result.support.points.tolist(), result.weights.tolist(), strict=True)
+    write_csv(path, header, ([*point, weight] for point, weight in rows))
+
+
+def _write_figure(path: Path, figure: Figure) -> None:
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=150)
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,54 @@
+"""Supports written as text, for the command line and configuration files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from barymesh.errors import SupportError
+from barymesh.support.points import Support
+
+HELP = (
+    "'auto', a file of points (.csv, .npy), or a grid: count:lower:upper for each axis, joined by commas "
+    "(100:-5:5 or 64:0:1,64:0:1)"
+)
+
+
+def parse_support(text: str, base: Path | None = None, *, check_only: bool = False) -> Support | str | None:
+    """A support from its text. ``check_only`` looks at the form and opens no file."""
+    if text == "auto":
+        return text
+    if ":" in text and Path(text).suffix.lower() not in (".csv", ".npy"):
+        return _grid(text)
+    if Path(text).suffix.lower() not in (".csv", ".npy"):
+        raise SupportError(f"The support {text!r} is not understood. Give {HELP}.")
+    if check_only:
+        return None
+    return _from_file((base or Path()) / text)
+
+
+def _grid(text: str) -> Support:
+    counts, lower, upper = [], [], []
+    for axis in text.split(","):
+        parts = axis.split(":")
+        try:
+            count, low, high = int(parts[0]), float(parts[1]), float(parts[2])
+            if len(parts) != 3:
+                raise ValueError
+        except (ValueError, IndexError) as error:
+            raise SupportError(f"The support {text!r} is not understood at {axis!r}. Give {HELP}.") from error
+        counts.append(count)
+        lower.append(low)
+        upper.append(high)
+    return Support.regular(counts, lower, upper)
+
+
+def _from_file(path: Path) -> Support:
+    from barymesh.io.files import read_measures
+    from barymesh.measures import Empirical
+
+    read = read_measures(path)
+    if isinstance(read, list) and len(read) == 1 and isinstance(read[0], Empirical):
+        return Support(read[0].points)
+    return Support(np.asarray(read))

@@ -1,0 +1,93 @@
+"""Results, problems and networks in a notebook: a small table beside a picture."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from barymesh.network.topology import Network
+    from barymesh.problem import Problem
+    from barymesh.result import Result
+    from barymesh.viz.figure import Figure
+
+SHOWN = (
+    "message", "method", "network", "measures", "support", "support_reason", "reg", "value", "gap", "tv_bound", "tv",
+    "consensus", "feasibility", "iterations", "virtual_seconds", "messages", "bytes", "seconds",
+)  # fmt: skip
+# facts of a network that take long to find out are shown up to so many nodes
+SMALL = 200
+
+
+def result_as_html(result: Result) -> str:
+    """A self-contained fragment of HTML: the figures that are known, the barycenter, and how a network got there."""
+    summary = result.summary()
+    facts = {name: summary[name] for name in SHOWN if summary.get(name) not in (None, "")}
+    if result.network is None:
+        facts = {name: value for name, value in facts.items() if name not in ("messages", "bytes")}
+        return _beside(facts, {"the barycenter": result.plot()})
+    return _beside(facts, {"the barycenter": result.plot(), "how it got there": result.history.plot()})
+
+
+def problem_as_html(problem: Problem) -> str:
+    """The measures by kind, where the barycenter is to live, and what is asked for. Nothing is computed."""
+    kinds = Counter(type(measure).__name__ for measure in problem.measures)
+    least, most = problem.weights.min(), problem.weights.max()
+    facts = {
+        "measures": ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
+        "weights": "equal" if np.isclose(least, most) else f"{least:.4g} to {most:.4g}",
+        "support": repr(problem.support),
+        "support_reason": problem.support.reason,
+        "cost": problem.cost.name,
+        "reg": problem.reg,
+        "blur": f"{np.sqrt(problem.reg / 2):.3g}, with support points {problem.support.spacing:.3g} apart",
+        "seed": problem.seed,
+        "precision": problem.precision,
+    }
+    if not problem.cost.squared:
+        # only there is sqrt(reg / 2) the width of the kernel
+        del facts["blur"]
+    return _beside({name: value for name, value in facts.items() if value != ""}, {})
+
+
+def network_as_html(network: Network) -> str:
+    """Size, degrees and spectrum, and a picture of all but large networks."""
+    hops = np.diff(network.offsets)
+    facts: dict[str, object] = {
+        "network": network.name,
+        "nodes": network.size,
+        "edges": len(network.edges),
+        "neighbours": f"{hops.min()} to {hops.max()}, {hops.mean():.3g} on average",
+    }
+    if network.weights is not None:
+        facts["edge weights"] = f"{network.weights.min():.4g} to {network.weights.max():.4g}"
+    if network.size > SMALL:
+        return _beside(facts, {})
+    facts |= {"diameter": network.diameter, "spectral gap": network.spectral_gap, "lambda_max": network.lambda_max}
+    return _beside(facts, {"the network": network.plot()})
+
+
+def _beside(facts: Mapping[str, object], figures: Mapping[str, Figure]) -> str:
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{name.replace('_', ' ')}</th>"
+        f"<td style='text-align:left;max-width:24em;white-space:normal'>{html.escape(_shown(value))}</td></tr>"
+        for name, value in facts.items()
+    )
+    pictures = "".join(
+        f"<img alt='{name}' style='max-width:100%' src='data:image/png;base64,{_encoded(figure)}'>"
+        for name, figure in figures.items()
+    )
+    return f"<div style='display:flex;gap:1em;align-items:center;flex-wrap:wrap'><table>{rows}</table>{pictures}</div>"
+
+
+def _encoded(figure: Figure) -> str:
+    return base64.b64encode(figure._repr_png_()).decode()
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

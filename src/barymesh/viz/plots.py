@@ -1,0 +1,134 @@
+"""Figures of results. Made without pyplot, so that they touch nobody's plotting state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from barymesh.viz.comparison import is_of_network, plot_runs
+from barymesh.viz.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from barymesh.history import History
+    from barymesh.result import Result
+    from barymesh.support.grid import Grid
+    from barymesh.support.points import Support
+
+INK = "#1f4e79"
+COLOURS = "magma"
+
+
+def plot_result(result: Result) -> Figure:
+    """One figure of the barycenter, by the kind of its support."""
+    grid, d = result.support.grid, result.support.dimension
+    if d == 3 and grid is not None:
+        return _projections(result)
+    figure = Figure(figsize=(5.2, 4.2), layout="constrained")
+    axes = figure.subplots()
+    if d == 1:
+        draw_curve(axes, result)
+    elif d == 2 and grid is not None:
+        draw_picture(axes, result)
+    else:
+        draw_cloud(axes, result)
+    axes.set_title(_title(result), fontsize=10)
+    return figure
+
+
+def draw_curve(axes: Axes, result: Result) -> None:
+    """Weights over the line, as a density if the points are evenly spaced."""
+    order = np.argsort(result.support.points[:, 0])
+    z = result.support.points[order, 0]
+    scale, label = curve_scale(result.support)
+    weights = scale * result.weights[order]
+    axes.set_ylabel(label)
+    axes.plot(z, weights, color=INK)
+    axes.fill_between(z, weights, alpha=0.2, color=INK)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("position")
+
+
+def curve_scale(support: Support) -> tuple[float, str]:
+    """What to multiply weights on the line with, and what that is called."""
+    if support.grid is not None and support.size > 1:
+        return 1 / float(support.points[1, 0] - support.points[0, 0]), "density"
+    return 1.0, "weight"
+
+
+def draw_picture(axes: Axes, result: Result) -> None:
+    """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
+    assert result.support.grid is not None
+    axes.imshow(result.image, **picture_options(result.support.grid))
+    axes.set_xlabel("second coordinate")
+    axes.set_ylabel("first coordinate")
+
+
+def picture_options(grid: Grid) -> dict[str, Any]:
+    """How ``imshow`` draws an array over the grid's first two axes: the middle of every pixel is where its point is."""
+    steps = [
+        (high - low) / (n - 1) if n > 1 else 0.0
+        for low, high, n in zip(grid.lower[:2], grid.upper[:2], grid.shape[:2], strict=True)
+    ]
+    half = [(step or max(steps) or 1.0) / 2 for step in steps]
+    (top, left), (bottom, right) = np.subtract(grid.lower[:2], half), np.add(grid.upper[:2], half)
+    shape = (bottom - top) / (right - left)
+    return {
+        "cmap": COLOURS,
+        "extent": (left, right, bottom, top),
+        "interpolation": "nearest",
+        "aspect": "equal" if 0.25 <= shape <= 4 else "auto",
+        "vmin": 0,
+    }
+
+
+def draw_cloud(axes: Axes, result: Result) -> None:
+    """Weighted points: size and colour show weight. Only the first two coordinates are drawn."""
+    order = np.argsort(result.weights)
+    points, weights = result.support.points[order], result.weights[order]
+    size = 4 + 120 * weights / weights.max()
+    dots = axes.scatter(
+        points[:, 0], points[:, 1], s=size, c=weights, cmap=f"{COLOURS}_r", edgecolors="0.4", linewidths=0.3
+    )
+    axes.figure.colorbar(dots, ax=axes, label="weight")
+    axes.set_xlabel("first coordinate")
+    axes.set_ylabel("second coordinate")
+    if points.shape[1] > 2:
+        axes.text(0.02, 0.02, f"2 of {points.shape[1]} coordinates", transform=axes.transAxes, fontsize=8)
+    axes.set_aspect("equal", adjustable="datalim")
+
+
+def _projections(result: Result) -> Figure:
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    for axis, axes in enumerate(figure.subplots(1, 3)):
+        axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest", vmin=0)
+        axes.set_title(f"summed over axis {axis}", fontsize=9)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    figure.suptitle(_title(result), fontsize=10)
+    return figure
+
+
+def plot_history(history: History) -> Figure:
+    """Every column against the first; falling positive ones on a logarithmic scale. For a run on a network, the columns
+    that tell how far it has come."""
+    if is_of_network(history):
+        return plot_runs({"": history})
+    names = list(history.columns)
+    figure = Figure(figsize=(4.2 * max(len(names) - 1, 1), 3.2), layout="constrained")
+    panels = np.atleast_1d(np.asarray(figure.subplots(1, max(len(names) - 1, 1)), dtype=object))
+    for name, axes in zip(names[1:], panels, strict=False):
+        axes.plot(history[names[0]], history[name], color=INK, marker="o" if len(history) == 1 else None)
+        if len(history) and (history[name] > 0).all():
+            axes.set_yscale("log")
+        axes.set_xlabel(names[0])
+        axes.set_title(name.replace("_", " "), fontsize=10)
+    return figure
+
+
+def _title(result: Result) -> str:
+    return (
+        f"Barycenter of {result.node_weights.shape[0]} measures, reg {result.reg:.3g}\ncertified gap {result.gap:.1e}"
+    )

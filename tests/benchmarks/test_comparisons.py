@@ -1,0 +1,138 @@
+"""What the comparisons rest on: everybody computes the same thing, to the same accuracy."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from barymesh.errors import NumericalError
+from benchmarks import exact, gradients, images, kernels
+from benchmarks.cases import Case
+from benchmarks.contestants import ACCURACY, OTHERS, OURS, compete, least_count
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """No package with handwritten digits is installed."""
+    monkeypatch.setattr(images, "find_spec", lambda name: None)
+    images._originals.cache_clear()
+    yield
+    images._originals.cache_clear()
+
+
+@pytest.mark.parametrize("case", [(3, 40, 7, 1), (2, 60, 11, 2)])
+@pytest.mark.parametrize("name", ["POT semidiscrete", "POT stochastic"])
+def test_gradients_agree_with_pot(case, name):
+    given = gradients.problem(*case)
+    found = {one: gradients.MAKERS[one](*given)() for one in (gradients.OURS, name)}
+    gradients.check_agreement(found)
+    assert np.allclose(found[name].sum(axis=1), 1)
+
+
+def test_gradients_that_differ_are_refused():
+    found = np.full((1, 4), 0.25)
+    with pytest.raises(NumericalError, match="POT semidiscrete differ"):
+        gradients.check_agreement({gradients.OURS: found, "POT semidiscrete": found + 1e-6})
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_c_kernels_compute_what_ours_do(tmp_path):
+    c = kernels.compile_c(tmp_path)
+    assert c is not None
+    x = np.linspace(-700, 0, 64)[None]
+    out = np.empty_like(x)
+    c.exps(*kernels.numbers(1, 1, 64), *kernels.pointers(x, out))
+    np.testing.assert_allclose(out, np.exp(x), rtol=1e-14)
+    ours = np.empty_like(x)
+    kernels.exps(1, x, ours)
+    np.testing.assert_allclose(ours, np.exp(x), rtol=1e-14)
+
+
+def test_the_least_number_of_iterations_is_found():
+    for needed, guess in ((300, 300), (300, 150), (90, 200), (1000, 400)):
+        rate = ACCURACY ** (1 / needed)
+        count, errors = least_count(lambda k, rate=rate: rate**k, guess, rate)
+        assert needed <= count <= 1.06 * needed
+        assert errors[count] <= ACCURACY
+    # a wrong idea of the rate is corrected on the way
+    for rate in (0.8, 0.99):
+        count, errors = least_count(lambda k: ACCURACY ** (k / 300), 200, rate)
+        assert 300 <= count <= 330
+        assert errors[count] <= ACCURACY
+
+
+def test_who_stalls_is_not_said_to_get_there():
+    tried = []
+
+    def error_of(count):
+        tried.append(count)
+        return 0.01 + 0.9**count
+
+    assert least_count(error_of, 100, 0.95)[0] is None
+    assert len(tried) <= 4
+    assert least_count(lambda count: float("inf"), 100, 0.95)[0] is None
+
+
+@pytest.mark.parametrize("case", [Case(4, (12, 12)), Case(3, scattered=40), Case(3, (6, 6, 6)), Case(3, (50,))])
+def test_solvers_of_others_reach_our_barycenter(case, drawn):
+    """POT's answer is the oracle of our reference: it meets the accuracy, so the reference is right."""
+    task = exact.task_of(case)
+    for name in (OURS, "POT sinkhorn"):
+        row = compete(name, task, patience=20)
+        assert row["seconds"] > 0
+        assert row["L1"] <= ACCURACY
+    assert row["iterations"] == pytest.approx(task.guess, rel=0.5, abs=5)
+
+
+def test_the_summary_takes_the_fastest_that_got_there():
+    rows = [
+        {"solver": OURS, "seconds": 0.5, "iterations": 40, "peak MB": 100.0},
+        {"solver": "A", "seconds": 5.0, "iterations": 300, "peak MB": 300.0},
+        {"solver": "B", "seconds": 2.0, "iterations": 310, "peak MB": 400.0},
+        {"solver": "C", "L1": 0.01, "note": "accuracy not reached", "peak MB": 10.0},
+    ]
+    line = exact.summary(Case(5, (28, 28), target=5.0), rows, 90)
+    assert (line["fastest other"], line["times faster"], line["target"]) == ("B", 4.0, 5.0)
+    assert line["leanest other's"] == 300.0
+    assert exact.summary(Case(5, (28, 28)), [rows[0], rows[3]], 90)["times faster"] == "over 180"
+
+
+def test_the_figures_show_every_solver_that_got_there():
+    """Also where some did not, and where a row has no time."""
+    rows = [
+        {
+            "case": case.title,
+            "solver": name,
+            "seconds": None if name == "POT sinkhorn_log" else case.count * (1 + place),
+        }
+        for case in exact.CASES
+        for place, name in enumerate([OURS, *OTHERS])
+    ]
+    for draw in (exact.draw_times, exact.draw_growth):
+        axes = Figure().subplots()
+        draw(axes, rows=rows)
+        shown = {text.get_text() for text in axes.get_legend().get_texts()}
+        assert shown == {OURS, *OTHERS} - {"POT sinkhorn_log"}
+        assert axes.get_xscale() == "log"
+    general, separable = {"case": "a", "over its exponentials": 2.0}, {"case": "b", "over its flops": 1.5}
+    axes = Figure().subplots()
+    kernels.draw_floors(axes, general=[general], separable=[separable])
+    assert [bar.get_width() for bar in axes.patches] == [2.0, 1.5]
+
+
+def test_every_case_has_contestants():
+    for case in (*exact.CASES, *exact.QUICK_CASES):
+        assert exact.contestants(case, quick=False)[0] == OURS
+    assert not {"POT convolutional", "POT convolutional log"} & set(exact.contestants(Case(1, (3, 3, 3)), quick=False))
+    assert set(exact.contestants(Case(1, (3, 3)), quick=False)) <= {OURS, *OTHERS}
+
+
+def test_there_are_images_without_any_package(drawn):
+    assert "drawn" in images.source()
+    many = images.digits(520, 32)
+    assert many.shape == (520, 32, 32)
+    np.testing.assert_allclose(many.sum(axis=(1, 2)), 1)
+    assert (many >= 0).all()

@@ -1,0 +1,139 @@
+"""``barymesh doctor`` finds nothing wrong here, finds what is wrong elsewhere, and always says what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+import barymesh as bm
+from barymesh.cli import doctor
+from barymesh.cli.app import app
+from barymesh.cli.doctor import EXTRAS, Finding, State
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+FOR_DEVELOPERS = {"test", "docs", "lint", "bench"}
+
+
+def requirements():
+    """What the package asks for, as its metadata will say it."""
+    yield from map(Requirement, PROJECT["dependencies"])
+    for extra, needed in PROJECT["optional-dependencies"].items():
+        yield from (Requirement(f"{one} ; extra == '{extra}'") for one in needed)
+
+
+def by_part(findings):
+    return {finding.part: finding for finding in findings}
+
+
+def test_here_everything_works(monkeypatch):
+    # an installation for development may have older metadata than its source
+    monkeypatch.setattr(doctor, "_requirements", requirements)
+    findings = list(doctor.examine())
+    assert [finding for finding in findings if finding.state is State.BROKEN] == []
+    for finding in findings:
+        assert finding.found
+        assert bool(finding.remedy) is (finding.state is not State.FINE), finding
+    found = by_part(findings)
+    for needed in PROJECT["dependencies"]:
+        assert found[Requirement(needed).name].state is State.FINE
+    assert "certified gap" in found["a barycenter"].found
+    assert "CURVE" in found["sockets"].found
+    for extra in EXTRAS:
+        assert found[f"[{extra}]"].state is State.FINE, found[f"[{extra}]"]
+
+
+def test_every_extra_for_users_is_looked_at():
+    assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS
+
+
+def test_the_command_prints_json_and_nothing_else():
+    done = subprocess.run([sys.executable, "-m", "barymesh", "doctor", "--json"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["works"] is True
+    assert {"part", "state", "found", "remedy"} == set(told["findings"][0])
+
+
+def test_what_is_missing_or_old_is_broken_and_said(monkeypatch):
+    wanted = [
+        "numpy>=99",
+        "not-a-package>=1",
+        "scipy>=1",
+        "pyarrow>=99 ; extra == 'parquet'",
+        "not-there ; extra == 'mnist'",
+    ]
+    monkeypatch.setattr(doctor, "_requirements", lambda: map(Requirement, wanted))
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 3
+    assert "2 broken" in done.output
+    found = by_part(doctor.examine())
+    assert found["numpy"].state is State.BROKEN
+    assert found["numpy"].remedy == "pip install --upgrade 'numpy>=99'"
+    assert found["not-a-package"].found == "missing; >=1 is needed"
+    assert found["scipy"].state is State.FINE
+    assert found["[parquet]"].state is State.CARE
+    assert "unknown to this installation" in found["[ray]"].found
+    assert found["[mnist]"].remedy == "pip install 'barymesh[mnist]'"
+    for part in ("numpy", "[parquet]", "pip install --upgrade 'numpy>=99'"):
+        assert part in done.output
+
+
+@pytest.mark.parametrize(
+    ("error", "part", "remedy"),
+    [
+        (RuntimeError("cannot cache function: no locator available"), "compiled kernels", "NUMBA_CACHE_DIR"),
+        (OSError("llvmlite is gone"), "kernels", "Reinstall"),
+    ],
+)
+def test_kernels_that_do_not_compile_are_broken_and_said(monkeypatch, error, part, remedy):
+    def fails(*measures, **options):
+        raise error
+
+    monkeypatch.setattr(bm, "barycenter", fails)
+    found = by_part(doctor.examine())[part]
+    assert found.state is State.BROKEN
+    assert str(error) in found.found
+    assert remedy in found.remedy
+
+
+def test_a_wrong_answer_is_broken(monkeypatch):
+    right = bm.barycenter([bm.Gaussian(-1, 0.5)], bm.Support.regular(40, -3, 3), reg=0.1)
+    monkeypatch.setattr(bm, "barycenter", lambda *measures, **options: right)
+    assert by_part(doctor.examine())["a barycenter"].state is State.BROKEN
+
+
+def test_limits_of_containers_are_read(tmp_path):
+    assert doctor._quota(tmp_path) is None
+    assert doctor._memory_limit(tmp_path) is None
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert doctor._quota(tmp_path) == 0.5
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    (tmp_path / "memory.max").write_text("1073741824\n")
+    assert doctor._quota(tmp_path) == 2.5
+    assert doctor._memory_limit(tmp_path) == 2**30
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert doctor._quota(tmp_path) is None
+    assert doctor._memory_limit(tmp_path) is None
+
+
+def test_more_threads_than_a_container_may_use_are_told(monkeypatch):
+    monkeypatch.setattr(doctor, "_quota", lambda: 0.5)
+    monkeypatch.setattr("numba.get_num_threads", lambda: 8)
+    (found,) = doctor._threads()
+    assert found.state is State.CARE
+    assert "NUMBA_NUM_THREADS=1" in found.remedy
+
+
+def test_little_room_is_told():
+    assert doctor._enough("memory", 1, 2, "1 byte", "Close").state is State.CARE
+    assert doctor._enough("memory", 3, 2, "3 bytes", "Close") == Finding("memory", State.FINE, "3 bytes")

@@ -1,0 +1,185 @@
+"""Peers at work, over real sockets on loopback: own clocks, encrypted links, kills and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+import barymesh as bm
+from barymesh.engines.host import Host, local_algorithm
+from barymesh.engines.runtime import Ending, Pace, Runtime
+from barymesh.errors import OptionError
+from barymesh.io.slot_file import SlotFile
+from barymesh.network import as_network
+from barymesh.problem import Problem
+from barymesh.transport.admission import Rules
+from barymesh.transport.keys import KeyPair
+from barymesh.transport.sockets import Links
+from barymesh.transport.subscriber import Neighbour
+from tests.peers.cluster import free_ports
+
+POINTS = np.linspace(-3, 3, 20)
+MEASURES = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 5))]
+GRAPH = as_network("cycle", 5)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return bm.barycenter(MEASURES, POINTS, reg=0.3, tol=1e-10).weights
+
+
+def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=None, tol=1e-6, began=None):
+    """The peer of one node, not yet running."""
+    problem = Problem.create([MEASURES[node]], POINTS, reg=0.3)
+    algorithm = local_algorithm(method, problem, GRAPH, [node], np.ones(1), tol=tol)
+    host = Host(algorithm, GRAPH, [node], incarnation, "a test")
+    around = [
+        Neighbour(f"peer {j}", f"tcp://127.0.0.1:{ports[j]}", nodes=(int(j),), public_key=keys[j].public)
+        for j in GRAPH.neighbours_of(node)
+    ]
+    links = Links(
+        [node], f"tcp://127.0.0.1:{ports[node]}", around, Rules("test", *algorithm.bounds()), curve=keys[node]
+    )
+    store = None if folder is None else SlotFile(folder / f"{node}.state", len(host.saved()))
+    return Runtime(host, links, problem, pace or Pace(0.02), store, began)
+
+
+async def at_work(runtime, **options):
+    async with runtime.links:
+        return await runtime.run(**options)
+
+
+async def all_at_work(peers, **options):
+    return await asyncio.gather(*(at_work(one, **options) for one in peers))
+
+
+def test_five_peers_reach_the_barycenter_and_stop(truth, tmp_path):
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+    told = []
+
+    async def work():
+        peers = [peer(k, keys, ports, tmp_path) for k in range(5)]
+        endings = await all_at_work(peers, duration=60, linger=3, tell=told.append, every=0.5)
+        return peers, endings
+
+    peers, endings = asyncio.run(work())
+    assert endings == [Ending.CONVERGED] * 5
+    for one in peers:
+        found = one.snapshot()
+        np.testing.assert_allclose(found.weights[0], truth, atol=1e-5)
+        assert np.abs(found.weights[0] - truth).sum() <= found.errors[0] <= 1e-5
+        one.store.close()
+    assert len(told) >= 10
+
+
+def test_a_peer_that_dies_at_once_and_comes_back_goes_on(truth, tmp_path):
+    """Its task is cancelled in the middle of work, nothing is told to anybody, and a new one begins from its file."""
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+
+    async def work():
+        peers = [peer(k, keys, ports, tmp_path) for k in range(5)]
+        rest = asyncio.gather(*(at_work(one, duration=60, linger=3) for one in peers[1:]))
+        dying = peers[0]
+        for _ in range(3):
+            work_of_one = asyncio.create_task(at_work(dying))
+            await asyncio.sleep(0.4)
+            before = dying.host.activations
+            work_of_one.cancel()
+            await asyncio.gather(work_of_one, return_exceptions=True)
+            dying.store.close()
+            dying = peer(0, keys, ports, tmp_path, incarnation=50)
+            assert dying.host.activations >= before > 0
+            assert dying.host.incarnation == 1
+        ending = await at_work(dying, duration=60, linger=3)
+        return [dying, *peers[1:]], [ending, *await rest]
+
+    peers, endings = asyncio.run(work())
+    assert endings == [Ending.CONVERGED] * 5
+    for one in peers:
+        np.testing.assert_allclose(one.snapshot().weights[0], truth, atol=1e-5)
+        one.store.close()
+
+
+def test_a_peer_that_lost_its_memory_is_taken_in_again(truth):
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+
+    async def work():
+        peers = [peer(k, keys, ports) for k in range(5)]
+        rest = asyncio.gather(*(at_work(one, duration=60, linger=3) for one in peers[1:]))
+        first = asyncio.create_task(at_work(peers[0]))
+        await asyncio.sleep(0.8)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        again = peer(0, keys, ports, incarnation=2)
+        ending = await at_work(again, duration=60, linger=3)
+        return [again, *peers[1:]], [ending, *await rest]
+
+    peers, endings = asyncio.run(work())
+    assert endings == [Ending.CONVERGED] * 5
+    for one in peers:
+        np.testing.assert_allclose(one.snapshot().weights[0], truth, atol=1e-5)
+
+
+def test_a_peer_that_lost_its_memory_when_all_was_done_finds_its_way_again(truth):
+    """The others have stopped, and must not make it stop where it is."""
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+
+    async def work():
+        peers = [peer(k, keys, ports) for k in range(5)]
+        works = [asyncio.create_task(at_work(one)) for one in peers]
+        async with asyncio.timeout(60):
+            while not all(one.host.stopped for one in peers):
+                await asyncio.sleep(0.05)
+        works[0].cancel()
+        await asyncio.gather(works[0], return_exceptions=True)
+        peers[0] = peer(0, keys, ports, incarnation=2)
+        works[0] = asyncio.create_task(at_work(peers[0]))
+        async with asyncio.timeout(60):
+            while not (peers[0].host.activations > 50 and all(one.host.stopped for one in peers)):
+                await asyncio.sleep(0.05)
+        for one in peers:
+            one.stop()
+        await asyncio.gather(*works)
+        return [one.snapshot().weights[0] for one in peers]
+
+    for weights in asyncio.run(work()):
+        np.testing.assert_allclose(weights, truth, atol=1e-5)
+
+
+def test_it_stops_when_asked_and_after_its_time(tmp_path):
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+
+    async def work():
+        alone = peer(0, keys, ports)
+        assert await at_work(alone, duration=0.2) is Ending.FINISHED
+        waiting = peer(1, keys, ports, pace=Pace(30.0))
+        task = asyncio.create_task(at_work(waiting))
+        await asyncio.sleep(0.3)
+        waiting.stop()
+        assert await asyncio.wait_for(task, 10) is Ending.STOPPED
+        waiting.write(tmp_path / "result.npz", waiting.snapshot())
+
+    asyncio.run(work())
+    with np.load(tmp_path / "result.npz") as stored:
+        assert stored["weights"].shape == (1, POINTS.size)
+        assert stored["points"].shape == (POINTS.size, 1)
+
+
+@pytest.mark.parametrize(("interval", "jitter"), [(-1, 0.1), (float("nan"), 0), (0.1, 1.0), (0.1, -0.1), ("x", 0)])
+def test_a_pace_that_means_nothing_is_refused(interval, jitter):
+    with pytest.raises(OptionError):
+        Pace(interval, jitter)
+
+
+def test_the_usual_number_of_activations_comes_from_the_clock():
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+
+    async def work():
+        one = peer(0, keys, ports, pace=Pace(0.5), began=time.time() - 100.0)
+        assert 190 <= one._usual() <= 210
+        await one.links.close()
+
+    asyncio.run(work())

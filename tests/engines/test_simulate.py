@@ -1,0 +1,191 @@
+"""Runs on a network through the one call: options, references, continuing, and networks that are hardly any."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import barymesh as bm
+from barymesh.decentralized.build import GrowingBatch, choose_step, smoothness
+from barymesh.errors import DriftWarning, FileError, NetworkError, NumericalError
+from barymesh.network import Network, as_network
+from barymesh.problem import Problem
+from barymesh.scenario import Crash, Loss, Poisson
+
+MEASURES = [bm.Gaussian(mean, 0.3) for mean in (-1.0, -0.2, 0.5, 0.9, 1.4)]
+SUPPORT = np.linspace(-2, 2, 12)
+
+
+def run(method="dcwb", measures=MEASURES, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftWarning)
+        return bm.barycenter(
+            measures,
+            SUPPORT,
+            reg=0.2,
+            method=method,
+            **{"network": "cycle", "duration": 5, "batch": "exact", **options},
+        )
+
+
+def test_the_history_has_the_promised_columns():
+    with_reference = run(reference=True, record_every=0.5).history
+    assert list(with_reference.columns) == [
+        "time", "dual_objective", "consensus", "feasibility", "tv", "gap", "activations", "messages", "bytes",
+    ]  # fmt: skip
+    np.testing.assert_allclose(with_reference["time"], np.arange(11) * 0.5)
+    np.testing.assert_allclose(with_reference["bytes"], with_reference["messages"] * 12 * 8)
+    without = run(record_every=0.5).history
+    assert "tv" not in without.columns
+    assert "gap" not in without.columns
+    np.testing.assert_array_equal(without["consensus"], with_reference["consensus"])
+
+
+def test_consensus_is_the_papers():
+    result = run("a2dwb")
+    laplacian = as_network("cycle", 5).laplacian.toarray()
+    expected = np.trace(result.node_weights.T @ laplacian @ result.node_weights)
+    np.testing.assert_allclose(result.history["consensus"][-1], expected)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"step": -1}, {"faults": ["loss:probability=2"]}, {"checkpoint": "none.npz", "resume": True}]
+)
+def test_what_is_wrong_is_said_before_the_reference_is_computed(monkeypatch, wrong):
+    def never(_):
+        raise AssertionError("it takes long")
+
+    monkeypatch.setattr("barymesh.simulate.exact_reference", never)
+    with pytest.raises(bm.BarymeshError):
+        run("a2dwb", reference=True, **wrong)
+
+
+def test_a_reference_given_as_weights():
+    problem = Problem.create(MEASURES, SUPPORT, reg=0.2)
+    true = bm.barycenter(MEASURES, SUPPORT, reg=0.2, tol=1e-11).weights
+    computed, given = (run(reference=reference).history for reference in (True, true))
+    np.testing.assert_allclose(given["tv"], computed["tv"], atol=1e-7)
+    np.testing.assert_allclose(given["gap"], computed["gap"], atol=1e-7)
+    assert problem.support.size == true.size
+
+
+def test_the_certificate_holds_for_infeasible_duals():
+    best = bm.barycenter(MEASURES, SUPPORT, reg=0.2, tol=1e-10)
+    drifted = run("a2dwb", duration=60)
+    assert drifted.feasibility > 1e-3
+    assert drifted.value >= best.value - best.gap - 1e-9
+    assert drifted.value - drifted.gap <= best.value + 1e-9
+
+
+@pytest.mark.parametrize("method", ["dcwb", "a2dwb"])
+@pytest.mark.parametrize("batch", [3, "exact", "growing:epsilon=0.5", GrowingBatch(0.5)])
+def test_batch_sizes(method, batch):
+    first, second = (run(method, batch=batch, duration=2) for _ in range(2))
+    np.testing.assert_array_equal(first.duals, second.duals)
+    assert np.abs(first.duals).max() > 0
+
+
+def test_more_samples_are_closer_to_the_exact_gradient():
+    exact, few, many = (run("a2dwb", batch=batch, duration=10).duals for batch in ("exact", 2, 500))
+    assert np.abs(many - exact).max() < 0.3 * np.abs(few - exact).max()
+
+
+def test_steps():
+    problem, network = Problem.create(MEASURES, SUPPORT, reg=0.2), as_network("cycle", 5)
+    assert choose_step(None, problem, network, 0) == pytest.approx(0.2 / network.lambda_max)
+    assert choose_step(0.3, problem, network, 0) == 0.3
+    theory, tau = choose_step("theory", problem, network, 7), 7
+    constant = smoothness(problem, network)
+    assert 3 * constant * theory * (1 + 4 * ((tau**2 + tau) / 5 + 2 * tau) ** 2) == pytest.approx(1)
+    assert np.abs(run("a2dwb", step="theory").duals).max() < np.abs(run("a2dwb").duals).max()
+
+
+def test_a_step_far_too_large_ends_in_an_error_not_in_nan():
+    with pytest.raises(NumericalError, match="step"):
+        run("a2dwb", step=1e306, duration=400)
+
+
+@pytest.mark.parametrize("method", ["dcwb", "a2dwb"])
+def test_stop_and_go_on(tmp_path, method):
+    path = tmp_path / "run.npz"
+    options = {
+        "faults": [Loss(0.2), Crash(1, 2.0, 3.0, memory=False)],
+        "batch": 4,
+        "reference": True,
+        "snapshots": True,
+    }
+    whole = run(method, duration=8, **options)
+    run(method, duration=3.3, checkpoint=path, **options)
+    rest = run(method, duration=8, checkpoint=path, resume=True, **options)
+    np.testing.assert_array_equal(rest.duals, whole.duals)
+    np.testing.assert_array_equal(rest.snapshots, whole.snapshots)
+    for name, column in whole.history.columns.items():
+        np.testing.assert_array_equal(rest.history[name], column, err_msg=name)
+    assert rest.messages == whole.messages
+    with pytest.raises(FileError, match="another run"):
+        run(method, duration=9, checkpoint=path, resume=True, **{**options, "batch": 5})
+    with pytest.raises(FileError, match="no saved run"):
+        run(method, checkpoint=tmp_path / "nothing.npz", resume=True, **options)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(FileError, match="damaged"):
+        run(method, duration=9, checkpoint=path, resume=True, **options)
+
+
+def test_the_callback_can_stop_the_run():
+    result = run("a2dwb", callback=lambda simulation: simulation.now >= 2.0, duration=50)
+    assert result.status is bm.Status.STOPPED
+    assert result.history["time"][-1] == 2.0
+    assert not result.success
+
+
+@pytest.mark.parametrize("method", ["dcwb", "a2dwb", "a2dwb_naive"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_hardly_any_network(method, size):
+    result = run(method, MEASURES[:size], network="complete", schedule=Poisson(3.0))
+    assert np.isfinite(result.duals).all()
+    np.testing.assert_allclose(result.weights.sum(), 1)
+    if size == 1:
+        assert result.messages == 0
+        np.testing.assert_allclose(result.duals, 0)
+
+
+def test_networks_of_every_form():
+    import networkx
+
+    adjacency = networkx.to_numpy_array(networkx.cycle_graph(5))
+    duals = [
+        run("a2dwb", network=network).duals
+        for network in ("cycle", networkx.cycle_graph(5), adjacency, as_network("cycle", 5))
+    ]
+    for other in duals[1:]:
+        np.testing.assert_array_equal(other, duals[0])
+    heavy = Network(3, [(0, 1), (1, 2)], [1.0, 2.0])
+    with pytest.raises(NetworkError, match="a2dwb"):
+        run("a2dwb", MEASURES[:3], network=heavy)
+    with pytest.raises(NetworkError, match="4"):
+        run("a2dwb", network=networkx.cycle_graph(4))
+
+
+def test_unequal_weights_move_a2dwb_too():
+    even, uneven = (run("a2dwb", weights=weights, duration=30).weights for weights in (None, [1, 1, 1, 1, 6]))
+    assert (uneven * SUPPORT).sum() > (even * SUPPORT).sum() + 0.05
+
+
+def test_a_run_with_a_reference_tells_when_it_came_close():
+    result = bm.barycenter(
+        [bm.Gaussian(k, 0.5) for k in range(5)], np.linspace(-2, 6, 20), reg=0.5, network="cycle", reference=True,
+        duration=200, record_every=0.5, progress=False,
+    )  # fmt: skip
+    until = result.summary()["until"]
+    times = [until[level]["time"] for level in ("0.1", "0.01", "0.001")]
+    assert times == sorted(times)
+    tv = result.history["tv"]
+    first = np.argmax(tv <= 0.01)
+    assert until["0.01"] == {name: result.history[name][first] for name in ("time", "messages", "bytes")}
+    short = bm.barycenter(
+        [bm.Gaussian(k, 0.5) for k in range(5)], np.linspace(-2, 6, 20), reg=0.5, network="cycle", reference=True,
+        duration=0.5, progress=False,
+    )  # fmt: skip
+    assert short.summary()["until"]["0.001"] is None

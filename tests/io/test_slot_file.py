@@ -1,0 +1,114 @@
+"""What was written is there, whole, whatever happens to the one who wrote it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barymesh.errors import FileError
+from barymesh.io.slot_file import SlotFile
+
+WRITER = """
+import sys
+from barymesh.io.slot_file import SlotFile
+with SlotFile(sys.argv[1], 60_000) as file:
+    print("ready", flush=True)
+    number = int.from_bytes((file.read() or bytes(8))[:8], "little")
+    while True:
+        number += 1
+        file.write(number.to_bytes(8, "little") + bytes([number % 251]) * 50_000)
+        print(number, flush=True)
+"""
+
+
+def test_the_last_write_is_read_again(tmp_path):
+    with SlotFile(tmp_path / "state", 100) as file:
+        assert file.read() is None
+        for data in (b"one", b"two", b"", b"three" * 20):
+            file.write(data)
+    with SlotFile(tmp_path / "state", 5) as file:
+        assert file.read() == b"three" * 20
+
+
+def test_killed_at_any_instant_it_is_whole_and_nothing_told_is_lost(tmp_path):
+    """A process writes and tells after each write; killed at random, whatever it told is there, or the one after."""
+    for attempt in range(6):
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "state")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+            time.sleep(0.05 + 0.013 * attempt)
+            writer.send_signal(signal.SIGKILL)
+            told = [int(line) for line in writer.stdout.read().split(b"\n")[:-1]]
+        with SlotFile(tmp_path / "state", 60_000) as file:
+            data = file.read()
+        assert data is not None
+        number = int.from_bytes(data[:8], "little")
+        assert told
+        assert number in (told[-1], told[-1] + 1)
+        assert data[8:] == bytes([number % 251]) * 50_000
+
+
+@given(cut=st.integers(0, 200), junk=st.binary(min_size=1, max_size=40))
+@settings(max_examples=60)
+def test_a_torn_write_leaves_the_one_before(tmp_path_factory, cut, junk):
+    path = tmp_path_factory.mktemp("slots") / "state"
+    with SlotFile(path, 100) as file:
+        for data in (b"a" * 80, b"b" * 90, b"c" * 100):
+            file.write(data)
+        start = file._place(3)
+    whole = path.read_bytes()
+    place = start + min(cut, 100 + 31)
+    path.write_bytes((whole[:place] + junk + whole[place + len(junk) :])[: len(whole)])
+    with SlotFile(path, 100) as file:
+        # the damage may reach into the other slot, but then it leaves this one alone or is not there at all
+        assert file.read() in (b"b" * 90, b"c" * 100)
+
+
+def test_two_processes_cannot_be_one_node(tmp_path):
+    with SlotFile(tmp_path / "state", 100), pytest.raises(FileError, match="in use"):
+        SlotFile(tmp_path / "state", 100)
+
+
+def test_others_cannot_read_it(tmp_path):
+    with SlotFile(tmp_path / "state", 100):
+        assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+
+
+def test_what_is_no_state_file_is_left_alone(tmp_path):
+    (tmp_path / "letter").write_text("Dear reader, this is something else altogether.")
+    with pytest.raises(FileError, match="not a state file"):
+        SlotFile(tmp_path / "letter", 100)
+    assert (tmp_path / "letter").read_text().startswith("Dear reader")
+
+
+def test_two_damaged_copies_are_told(tmp_path):
+    with SlotFile(tmp_path / "state", 100) as file:
+        file.write(b"one")
+        file.write(b"two")
+        places = [file._place(k) for k in (0, 1)]
+    with open(tmp_path / "state", "r+b") as raw:
+        for place in places:
+            raw.seek(place + 20)
+            raw.write(b"\xff" * 10)
+    with pytest.raises(FileError, match="damaged"):
+        SlotFile(tmp_path / "state", 100)
+
+
+def test_more_than_there_is_room_for_is_refused(tmp_path):
+    with SlotFile(tmp_path / "state", 10) as file:
+        file.write(b"small")
+        with pytest.raises(FileError, match="room for 10"):
+            file.write(b"far too large")
+        assert file.read() == b"small"
+
+
+def test_room_is_reserved_at_the_start(tmp_path):
+    with SlotFile(tmp_path / "state", 100_000):
+        assert (tmp_path / "state").stat().st_blocks * 512 >= 200_000

@@ -17,7 +17,7 @@ from barymesh.engines.simulation import Simulation
 from barymesh.errors import NumericalError
 from barymesh.network.random_generators import random_regular
 from barymesh.network.topology import Network
-from barymesh.simulate import Options, exact_reference, simulate
+from barymesh.engines.simulate import Options, exact_reference, simulate
 from benchmarks.network import HOP, gaussians, height
 from benchmarks.parts import Part, Row, Table
 

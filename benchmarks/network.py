@@ -24,7 +24,7 @@ from barymesh.network import as_network
 from barymesh.network.topology import Network, adjacency
 from barymesh.problem import Problem
 from barymesh.result import Result
-from barymesh.simulate import Options, exact_reference, simulate
+from barymesh.engines.simulate import Options, exact_reference, simulate
 from benchmarks.parts import Part, Row, Table
 from benchmarks.tables import NEVER
 

@@ -26,7 +26,7 @@ from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.sampled import SampledOracle
 from barymesh.problem import Problem
 from barymesh.scenario.delays import Categorical
-from barymesh.simulate import Options, build_simulation
+from barymesh.engines.simulate import Options, build_simulation
 from barymesh.support.points import Support
 from benchmarks.contestants import peak_mb
 from benchmarks.parts import Part, Row, Table

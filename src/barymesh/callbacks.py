@@ -1,42 +1,21 @@
 """Callbacks that hand the figures of a run to TensorBoard or MLflow while it goes on.
 
 They go into ``callback=`` of ``barymesh.barycenter``, with and without a network, whatever the engine. What is logged
-are the columns of ``result.history``, at the step that ``result.iterations`` counts: iterations of the solver,
-activations on a network.
+are the columns of ``result.history``, at the step of the record: iterations of the solver, activations on a network.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from barymesh.checks import whole_number
 from barymesh.errors import OptionError
 
 if TYPE_CHECKING:
-    from barymesh.engines.simulation import Simulation
-    from barymesh.engines.supervisor import Gathering
-    from barymesh.exact.solver import State
-    from barymesh.support.points import Support
-
-
-def latest_figures(state: State | Simulation[Any] | Gathering, reg: float) -> tuple[int, dict[str, float]]:
-    """The step, and its figures by name, of whatever a callback was given; figures that are not known are left out.
-
-    ``reg``: the unit in which the solver without a network tells its dual objective.
-    """
-    from barymesh.engines.recorder import COLUMNS
-    from barymesh.engines.simulation import Simulation
-    from barymesh.exact.solver import State
-
-    if isinstance(state, State):
-        return state.iteration, {"consensus": state.error, "dual_objective": reg * state.dual}
-    rows = state.recorder.rows if isinstance(state, Simulation) else state.rows
-    figures = dict(zip(COLUMNS, map(float, rows[-1]), strict=True))
-    return int(figures.pop("activations")), {name: value for name, value in figures.items() if math.isfinite(value)}
+    from barymesh.record import Record
 
 
 class Logger(ABC):
@@ -45,16 +24,12 @@ class Logger(ABC):
 
     def __init__(self, every: int) -> None:
         self.every = whole_number("every", every, 1)
-        self._calls, self._reg = 0, 1.0
+        self._calls = 0
 
-    def begin(self, support: Support, reg: float) -> None:
-        """Told by the solver without a network, before the first call."""
-        self._reg = reg
-
-    def __call__(self, state: State | Simulation[Any] | Gathering) -> None:
-        """Log the latest figures."""
+    def __call__(self, record: Record) -> None:
+        """Log the figures of the record."""
         if self._calls % self.every == 0:
-            self._log(*latest_figures(state, self._reg))
+            self._log(record.step, dict(record.figures))
         self._calls += 1
 
     @abstractmethod

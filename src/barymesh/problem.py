@@ -13,6 +13,8 @@ from barymesh.checks import as_floats, normalised, real_number, whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import BarymeshError, DimensionError, MeasureError, OptionError, RegularisationError, WeightError
 from barymesh.measures import Atoms, Discretisation, Distribution, Histogram, Measure, Sampler, as_measures, discretise
+from barymesh.oracle.base import Oracle
+from barymesh.oracle.groups import build_oracle
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
@@ -197,6 +199,23 @@ class Problem:
             return Discretisation(self.support, resolution, self.samples, partial(addressed_generator, self.seed, node))
 
         return discretise(self.measures, how)
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        """Values and gradients of every measure's dual function, in the problem's precision."""
+        return self._oracle(PRECISIONS[self.precision])
+
+    @cached_property
+    def float64_oracle(self) -> Oracle:
+        """The same in float64, whatever the precision: what certificates are computed with."""
+        return self.oracle if self.precision == "float64" else self._oracle(np.float64)
+
+    def _oracle(self, dtype: type) -> Oracle:
+        return build_oracle(self.atoms, self.support, self.cost, self.reg, dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be made again: problems travel to other processes."""
+        return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
 
     def median_cost(self) -> float:
         """The median of the cost between support points and atoms, over at most a million pairs evenly picked.

@@ -12,10 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barymesh.engines.simulation import Simulation
-    from barymesh.exact.solver import State
+    from barymesh.record import Callback, Record
 
-Callback = Callable[["State"], bool | None]
 # how far it is, and in words
 Update = Callable[[float, str], None]
 # seconds between two changes of a line in a notebook: each is a message to the browser
@@ -52,11 +50,12 @@ def following(tol: float, max_iter: int, show: bool, callback: Callback | None) 
     with _bar("barycenter", 1.0) as update:
         first: list[float] = []
 
-        def watch(state: State) -> bool | None:
-            first.append(state.error) if not first else None
-            share = _share(first[0], state.error, tol, state.iteration, max_iter)
-            update(share, f"iteration {state.iteration}, error {state.error:.1e} (goal {tol:.0e})")
-            return callback(state) if callback else None
+        def watch(record: Record) -> bool | None:
+            error = record.figures["consensus"]
+            first.append(error) if not first else None
+            share = _share(first[0], error, tol, record.step, max_iter)
+            update(share, f"iteration {record.step}, error {error:.1e} (goal {tol:.0e})")
+            return callback(record) if callback else None
 
         yield watch
 
@@ -68,16 +67,17 @@ def _share(first: float, error: float, tol: float, iteration: int, max_iter: int
 
 
 @contextmanager
-def following_time(
-    duration: float, title: str, callback: Callable[[Simulation[Any]], bool | None] | None
-) -> Iterator[Callable[[Simulation[Any]], bool | None]]:
+def following_time(duration: float, title: str, show: bool, callback: Callback | None) -> Iterator[Callback | None]:
     """The same for a run on a network: the bar measures its seconds, virtual or real."""
+    if not show:
+        yield callback
+        return
     with _bar(title, duration) as update:
 
-        def watch(simulation: Simulation[Any]) -> bool | None:
-            detail = f"{simulation.now:.4g} of {duration:.4g} seconds, {simulation.activations:,} activations"
-            update(min(simulation.now, duration), detail)
-            return callback(simulation) if callback else None
+        def watch(record: Record) -> bool | None:
+            detail = f"{record.time:.4g} of {duration:.4g} seconds, {record.step:,} activations"
+            update(min(record.time, duration), detail)
+            return callback(record) if callback else None
 
         yield watch
 

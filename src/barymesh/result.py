@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barymesh.viz.figure import Figure
 
 Floats = NDArray[np.float64]
-FORMAT = 1
+FORMAT = 2
 
 
 # total variations to the true barycenter whose times are told
@@ -60,13 +60,16 @@ class Result:
     status : Status
         Why it ended.
     iterations : int
-        Iterations of the solver; activations of all nodes on a network.
+        Iterations of the exact solver; 0 on a network.
+    activations : int
+        How often nodes of the network have acted, all together; 0 without a network.
     seconds : float
         The time taken.
     history : History
         What happened on the way.
     messages, bytes : int
-        What the network carried; 0 without a network.
+        What the nodes sent during the run, over each of their links: a message for every link at every activation, and
+        its bytes on the wire; 0 without a network. Copies that a fault or a transport makes are not counted.
     recording_seconds : float
         Of ``seconds``, those that went into measuring the history.
     network : Network or None
@@ -85,7 +88,7 @@ class Result:
     >>> float(result.support.points[result.weights.argmax(), 0])
     1.0
     >>> result.message
-    'Converged: the nodes agree to the tolerance asked for.'
+    'Converged: the nodes agree to the tolerance.'
     """
 
     weights: Floats
@@ -99,8 +102,9 @@ class Result:
     reg: float
     method: str
     status: Status
-    iterations: int
     seconds: float
+    iterations: int = 0
+    activations: int = 0
     history: History = field(default_factory=lambda: History({}))
     messages: int = 0
     bytes: int = 0
@@ -111,8 +115,8 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the tolerance asked for was reached, or the duration asked for was run."""
-        return self.status in (Status.CONVERGED, Status.FINISHED)
+        """Whether the tolerance was reached."""
+        return self.status is Status.CONVERGED
 
     @property
     def tv_bound(self) -> float:
@@ -120,7 +124,7 @@ class Result:
 
         It is ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm.
         """
-        return float(min(1.0, np.sqrt(max(self.gap, 0.0) / (2 * self.reg))))
+        return float(np.fmin(1.0, np.sqrt(max(self.gap, 0.0) / (2 * self.reg)))) if self.gap == self.gap else np.nan
 
     @property
     def message(self) -> str:
@@ -178,9 +182,9 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """The numbers of the result as plain Python values.
 
-        For a run on a network also the last row of its history: ``virtual_seconds``, and with a reference ``tv`` and
-        ``dual_gap``, the dual objective minus the optimum; and ``until``, the time, messages and bytes it took until
-        ``tv`` was down to some levels, where it was.
+        For a run on a network also the ``time`` of its last record, and with a reference the ``tv`` and the
+        ``dual_error`` of that record; and ``until``, the time, messages and bytes it took until ``tv`` was down to some
+        levels, where it was.
 
         Returns
         -------
@@ -202,6 +206,7 @@ class Result:
             "consensus": self.consensus,
             "feasibility": self.feasibility,
             "iterations": self.iterations,
+            "activations": self.activations,
             "seconds": self.seconds,
             "recording_seconds": self.recording_seconds,
             "messages": self.messages,
@@ -212,11 +217,10 @@ class Result:
     def _network_summary(self) -> dict[str, Any]:
         if self.network is None:
             return {}
-        names = {"time": "virtual_seconds", "tv": "tv", "gap": "dual_gap"}
-        ends = {
-            name: float(self.history[column][-1])
-            for column, name in names.items()
-            if column in self.history.columns and len(self.history)
+        ends: dict[str, float] = {
+            name: float(self.history[name][-1])
+            for name in ("time", "tv", "dual_error")
+            if name in self.history.columns and len(self.history)
         }
         known = {name: value for name, value in ends.items() if np.isfinite(value)}
         return {"network": repr(self.network), **known, **({"until": self._until()} if "tv" in known else {})}
@@ -264,6 +268,7 @@ class Result:
                 "feasibility",
                 "reg",
                 "iterations",
+                "activations",
                 "seconds",
                 "recording_seconds",
                 "messages",
@@ -340,7 +345,8 @@ class Result:
 
     def __repr__(self) -> str:
         n, m = self.weights.size, self.node_weights.shape[0]
-        how = f"gap {self.gap:.2g}, {self.iterations} iterations"
+        steps = f"{self.activations} activations" if self.network else f"{self.iterations} iterations"
+        how = f"gap {self.gap:.2g}, {steps}"
         return f"Result({self.status.name}: barycenter of {m} measures on {n} points, {how})"
 
     def _repr_html_(self) -> str:

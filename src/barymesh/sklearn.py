@@ -23,10 +23,10 @@ except ImportError as error:
         "barymesh.sklearn needs scikit-learn 1.6 or newer. Install it with: pip install 'barymesh[sklearn]'."
     ) from error
 
-from barymesh.api import solve_oracle
 from barymesh.checks import real_number, whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import MeasureError, OptionError, RegularisationError, SupportError, WeightError
+from barymesh.exact.run import solve_oracle
 from barymesh.exact.transport import transport_costs
 from barymesh.measures import Atoms, Histogram
 from barymesh.oracle import Oracle, build_oracle

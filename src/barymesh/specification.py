@@ -9,7 +9,7 @@ from typing import Any
 from barymesh.errors import BarymeshError
 
 
-def parse_named(text: str) -> tuple[str, dict[str, Any]]:
+def parse_spec(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the arguments in ``name:key=value,key=value``; numbers, true and false become such."""
     name, *rest = text.replace(",", ":").split(":")
     arguments = {}
@@ -19,9 +19,9 @@ def parse_named(text: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), arguments
 
 
-def build_named(text: str, known: Mapping[str, Callable[..., Any]], what: str, error: type[BarymeshError]) -> Any:
+def build_from_spec(text: str, known: Mapping[str, Callable[..., Any]], what: str, error: type[BarymeshError]) -> Any:
     """Call ``known[name]`` with the arguments in the text; errors list the names, or the arguments, that there are."""
-    name, arguments = parse_named(text)
+    name, arguments = parse_spec(text)
     if name not in known:
         raise error(f"Unknown {what} {name!r}; there are {', '.join(known)}.")
     accepted = [key for key in inspect.signature(known[name]).parameters if key != "self"]

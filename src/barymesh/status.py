@@ -1,4 +1,4 @@
-"""Why a computation ended, in words people read."""
+"""Why a computation ended."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from enum import Enum
 
 
 class Status(Enum):
-    """The reason a result looks the way it does. ``status.value`` is a sentence.
+    """Why a computation ended. ``status.value`` is a sentence.
 
     Examples
     --------
     >>> from barymesh import Status
-    >>> Status.FINISHED.value
-    'Ran for the duration asked for.'
+    >>> Status.OUT_OF_TIME.value
+    'Stopped at the end of the duration, before reaching the tolerance.'
     """
 
-    CONVERGED = "Converged: the nodes agree to the tolerance asked for."
+    CONVERGED = "Converged: the nodes agree to the tolerance."
     MAX_ITERATIONS = "Stopped at the largest number of iterations allowed, before reaching the tolerance."
-    FINISHED = "Ran for the duration asked for."
+    OUT_OF_TIME = "Stopped at the end of the duration, before reaching the tolerance."
     STOPPED = "Stopped by the callback."
     INTERRUPTED = "Interrupted; this is the best result so far."
 

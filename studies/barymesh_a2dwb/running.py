@@ -29,7 +29,7 @@ from barymesh.network.topology import Network
 from barymesh.problem import Problem
 from barymesh.resources import memory
 from barymesh.resources.cores import available_cores, one_thread_each
-from barymesh.simulate import REFERENCE_ITERATIONS, REFERENCE_TOL, Options, build_simulation
+from barymesh.engines.simulate import REFERENCE_ITERATIONS, REFERENCE_TOL, Options, build_simulation
 from barymesh.status import Status
 from barymesh_a2dwb.experiments import OURS_SAMPLED, SAMPLED, Case, Job, Plan
 from barymesh_a2dwb.storage import (

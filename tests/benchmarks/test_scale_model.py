@@ -3,7 +3,7 @@
 import pytest
 
 from barymesh.network import as_network
-from barymesh.simulate import Options, simulate
+from barymesh.engines.simulate import Options, simulate
 from benchmarks.network import gaussians
 from benchmarks.scale import PERIOD, Scale
 

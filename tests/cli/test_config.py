@@ -13,7 +13,7 @@ from barymesh.cli.app import app
 from barymesh.cli.config import Gaussians, RunConfig, SimulateConfig, read_config
 from barymesh.errors import ConfigError
 from barymesh.scenario.faults import FAULTS
-from barymesh.specification import build_named
+from barymesh.specification import build_from_spec
 
 MINIMAL = 'data = ["a.csv", "b.csv"]\nreg = 0.1\n'
 FULL = """\
@@ -330,7 +330,7 @@ def test_an_animation_is_a_kind_and_needs_snapshots(tmp_path, value, kind):
 def test_a_fault_may_be_a_text_or_a_table(tmp_path, table, text):
     def built(given):
         (fault,) = network_config(tmp_path, NETWORK + f"faults = {given}\n").faults
-        return build_named(fault, FAULTS, "fault", ConfigError)
+        return build_from_spec(fault, FAULTS, "fault", ConfigError)
 
     assert built(f"[{table}]") == built(f'["{text}"]') == built(f'"{text}"')
 

@@ -374,7 +374,7 @@ def test_compare_prints_a_column_for_each_method(compared, expected):
 
 
 def test_the_methods_may_be_in_the_file_and_the_reference_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("barymesh.simulate.exact_reference", lambda problem: pytest.fail("it was computed"))
+    monkeypatch.setattr("barymesh.engines.simulate.exact_reference", lambda problem: pytest.fail("it was computed"))
     config = config_in(tmp_path, 'duration = 1\nmethods = ["dcwb", "a2dwb_naive"]\nreference = false\n')
     done = call("compare", config, "--json")
     assert done.exit_code == 0
@@ -396,14 +396,14 @@ def test_methods_must_be_named_and_known(tmp_path, options, said):
 
 def breaking(monkeypatch, errors):
     """Make some methods fail with these errors."""
-    from barymesh.simulate import simulate
+    from barymesh.engines.simulate import simulate
 
     def broken(problem, network, options, **rest):
         if options.method in errors:
             raise errors[options.method]
         return simulate(problem, network, options, **rest)
 
-    monkeypatch.setattr("barymesh.simulate.simulate", broken)
+    monkeypatch.setattr("barymesh.engines.simulate.simulate", broken)
 
 
 def test_a_method_that_fails_does_not_lose_the_others(tmp_path, monkeypatch):

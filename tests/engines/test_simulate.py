@@ -57,7 +57,7 @@ def test_what_is_wrong_is_said_before_the_reference_is_computed(monkeypatch, wro
     def never(_):
         raise AssertionError("it takes long")
 
-    monkeypatch.setattr("barymesh.simulate.exact_reference", never)
+    monkeypatch.setattr("barymesh.engines.simulate.exact_reference", never)
     with pytest.raises(bm.BarymeshError):
         run("a2dwb", reference=True, **wrong)
 

@@ -10,7 +10,7 @@ from barymesh.errors import OptionError
 from barymesh.network import as_network
 from barymesh.scenario import Constant, Crash, Duplication, LinkDown, Loss, Reordering, Sleep, Uniform
 from barymesh.scenario.faults import FAULTS, FOREVER, fault_table
-from barymesh.specification import build_named
+from barymesh.specification import build_from_spec
 
 PATH = as_network("path", 3)
 
@@ -89,6 +89,6 @@ def test_bad_faults_are_refused(fault, words):
 
 def test_a_memory_that_is_neither_true_nor_false_is_refused():
     """Any word would do for true."""
-    fault = build_named("crash:node=1,start=1,stop=2,memory=no", FAULTS, "fault", OptionError)
+    fault = build_from_spec("crash:node=1,start=1,stop=2,memory=no", FAULTS, "fault", OptionError)
     with pytest.raises(OptionError, match="memory is 'no'; it must be true or false"):
         fault_table([fault], as_network("cycle", 4))

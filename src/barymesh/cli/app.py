@@ -364,11 +364,11 @@ def _simulate(
 
 def _compare(config: SimulateConfig, base: Path, methods: list[str], as_json: bool, quiet: bool) -> int:
     """Read, simulate method by method, write. Returns the exit code."""
+    from barymesh.engines.simulate import Options, exact_reference
+    from barymesh.engines.simulate import simulate as run_method
     from barymesh.io.output import write_comparison, write_outputs
     from barymesh.network import as_network
     from barymesh.problem import Problem
-    from barymesh.simulate import Options, exact_reference
-    from barymesh.simulate import simulate as run_method
     from barymesh.viz.tables import print_comparison
 
     folder = writable_folder(base / config.output)

@@ -21,7 +21,7 @@ from barymesh.scenario.delays import DELAYS, Delay, Trace
 from barymesh.scenario.events import EVENTS
 from barymesh.scenario.faults import FAULTS
 from barymesh.scenario.schedules import SCHEDULES
-from barymesh.specification import build_named, parse_named
+from barymesh.specification import build_from_spec, parse_spec
 from barymesh.support.text import parse_support
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -147,7 +147,7 @@ class SimulateConfig(ProblemConfig):
     @field_validator("network")
     @classmethod
     def _known_network(cls, value: str) -> str:
-        if Path(value).suffix.lower() not in SUFFIXES and parse_named(value)[0] not in GENERATORS:
+        if Path(value).suffix.lower() not in SUFFIXES and parse_spec(value)[0] not in GENERATORS:
             raise NetworkError(
                 f"there is no network called {value!r}; known are {', '.join(GENERATORS)}, and files of edges "
                 f"({', '.join(SUFFIXES)})"
@@ -167,13 +167,13 @@ class SimulateConfig(ProblemConfig):
     @field_validator("delays")
     @classmethod
     def _readable_delays(cls, value: str) -> str:
-        build_named(value, DELAYS, "delay", OptionError)
+        build_from_spec(value, DELAYS, "delay", OptionError)
         return value
 
     @field_validator("schedule")
     @classmethod
     def _readable_schedule(cls, value: str) -> str:
-        build_named(value, SCHEDULES, "schedule", OptionError)
+        build_from_spec(value, SCHEDULES, "schedule", OptionError)
         return value
 
     @field_validator("faults", mode="before")
@@ -188,7 +188,7 @@ class SimulateConfig(ProblemConfig):
     def _readable_list(cls, value: list[str], info: ValidationInfo) -> list[str]:
         known, what = (FAULTS, "fault") if info.field_name == "faults" else (EVENTS, "event")
         for text in value:
-            build_named(text, known, what, OptionError)
+            build_from_spec(text, known, what, OptionError)
         return value
 
     @field_validator("steps")
@@ -215,7 +215,7 @@ class SimulateConfig(ProblemConfig):
     def _readable_batch(cls, value: object) -> object:
         if not isinstance(value, str):
             return whole_number("the batch", value, 1)
-        if value != "exact" and parse_named(value)[0] != "growing":
+        if value != "exact" and parse_spec(value)[0] != "growing":
             raise OptionError(f'it is {value!r}; give a whole number, "exact", or a rule such as "growing:epsilon=0.1"')
         return value
 
@@ -240,7 +240,7 @@ class SimulateConfig(ProblemConfig):
 
     def running_options(self, base: Path) -> dict[str, Any]:
         """How to run, as arguments of ``barymesh.barycenter``; an animation needs snapshots."""
-        delays: Delay = build_named(self.delays, DELAYS, "delay", OptionError)
+        delays: Delay = build_from_spec(self.delays, DELAYS, "delay", OptionError)
         if isinstance(delays, Trace):
             delays = Trace(base / str(delays.seconds))
         wanted = self.snapshots or self.animation is not None

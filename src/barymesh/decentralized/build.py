@@ -30,7 +30,7 @@ from barymesh.decentralized.sinkhorn import Sinkhorn
 from barymesh.errors import OptionError
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
-from barymesh.specification import build_named
+from barymesh.specification import build_from_spec
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _gradients(batch: Batch | None, problem: Problem, network: Network) -> Gradi
     if isinstance(batch, str) and batch == "exact":
         return ExactGradients(problem)
     if isinstance(batch, str):
-        batch = build_named(batch, {"growing": GrowingBatch}, "batch rule", OptionError)
+        batch = build_from_spec(batch, {"growing": GrowingBatch}, "batch rule", OptionError)
     if isinstance(batch, GrowingBatch):
         return SampledGradients(problem, _growing(batch.epsilon, problem, network))
     size = whole_number("batch", batch, 1)

@@ -1,1 +1,28 @@
-"""Places to run an algorithm: in virtual time on one machine, and later in processes, on a cluster, among peers."""
+"""Places to run a method on a network: in virtual time on one machine, in processes, on a Ray cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barymesh.network.topology import Network
+    from barymesh.options import RunOptions
+    from barymesh.problem import Problem
+    from barymesh.result import Result
+
+
+def run_on_network(problem: Problem, network: Network, options: RunOptions) -> Result:
+    """Run with the engine that the options name, record on the way, and certify what comes out."""
+    match options.engine:
+        case "processes":
+            from barymesh.engines.processes import run_processes
+
+            return run_processes(problem, network, options)
+        case "ray":
+            from barymesh.engines.ray import run_ray
+
+            return run_ray(problem, network, options)
+        case _:
+            from barymesh.engines.simulate import simulate
+
+            return simulate(problem, network, options)

@@ -14,29 +14,26 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from barymesh.engines.supervisor import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.engines.supervisor import MOST_STARTS, Worker, equal_shares, run_workers
 from barymesh.engines.worker import Assignment, Question, Report, Shard
 from barymesh.errors import BarymeshError, OptionError
 from barymesh.measures.lazy import Stays
 from barymesh.network.topology import Network
+from barymesh.options import RunOptions
 from barymesh.problem import Problem
 from barymesh.resources.cores import available_cores, one_thread_each
 from barymesh.result import Result
 
 
-def run_processes(
-    problem: Problem, network: Network, options: WorkerOptions, *,
-    callback: Callback | None = None, progress: bool = False,
-) -> Result:  # fmt: skip
+def run_processes(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run in processes, record on the way, and certify what comes out."""
-    options.check()
     for measure in problem.measures:
         if isinstance(measure, Stays) and measure.at is not None:
             raise OptionError(
                 f"{measure!r} is at {measure.at}; processes run on this machine. Use engine='ray', or leave out at=."
             )
     shares = equal_shares(range(network.size), options.workers or available_cores())
-    return run_workers(problem, network, options, _here(shares), callback=callback, progress=progress)
+    return run_workers(problem, network, options, _here(shares))
 
 
 @contextmanager

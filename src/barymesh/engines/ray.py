@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barymesh.engines.supervisor import MOST_STARTS, Callback, Worker, WorkerOptions, equal_shares, run_workers
+from barymesh.engines.supervisor import MOST_STARTS, Worker, equal_shares, run_workers
 from barymesh.engines.worker import REPORT, Assignment, Question, Report, Shard, Share
 from barymesh.errors import BarymeshError, NetworkError, OptionError
 from barymesh.measures.lazy import Stays
 from barymesh.network.topology import Network
+from barymesh.options import RunOptions
 from barymesh.problem import Problem
 from barymesh.resources.cores import ONE_THREAD, available_cores
 from barymesh.result import Result
@@ -46,33 +47,15 @@ PINNED = 0.001
 LEAVE = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class RayOptions(WorkerOptions):
-    """``address`` of the cluster, and the ``folder`` for the state of the workers on their machines."""
-
-    address: str | None = None
-    folder: str | Path | None = None
-
-    def check(self) -> None:
-        super().check()
-        if self.address is not None and not isinstance(self.address, str):
-            raise OptionError(f"address is {self.address!r}; give that of a Ray cluster, such as '10.0.0.1:6379'.")
-        if self.folder is not None and not isinstance(self.folder, str | os.PathLike):
-            raise OptionError(f"folder is {self.folder!r}; give the path of a folder.")
-
-
-def run_ray(
-    problem: Problem, network: Network, options: RayOptions, *, callback: Callback | None = None, progress: bool = False
-) -> Result:
+def run_ray(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run on a Ray cluster, record on the way, and certify what comes out."""
-    options.check()
     places = [measure.at if isinstance(measure, Stays) else None for measure in problem.measures]
-    return run_workers(problem, network, options, _there(places, options), callback=callback, progress=progress)
+    return run_workers(problem, network, options, _there(places, options))
 
 
 @contextmanager
 def _there(
-    places: list[str | None], options: RayOptions
+    places: list[str | None], options: RunOptions
 ) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], Worker]]]:
     """``places``: the machine of each node, None for any."""
     crew: dict[int, Actor] = {}

@@ -11,29 +11,28 @@ import uuid
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.checks import real_number, whole_number
-from barymesh.decentralized.build import Batch
 from barymesh.engines.host import local_algorithm
 from barymesh.engines.recorder import COLUMNS, Reference
-from barymesh.engines.runtime import Pace
+from barymesh.engines.simulate import as_reference, warn_of_drift
 from barymesh.engines.worker import Assignment, Question, Report, Share
-from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError, OptionError
+from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError
 from barymesh.history import History
 from barymesh.interrupt import interruptible
 from barymesh.measures import Empirical
 from barymesh.measures.lazy import Stays
 from barymesh.metrics import consensus_distance, consensus_error, feasibility_residual, total_variation
 from barymesh.network.topology import Network
+from barymesh.options import RunOptions
 from barymesh.problem import Problem
+from barymesh.progress import following_time
 from barymesh.result import Result
-from barymesh.simulate import as_reference, warn_of_drift
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
@@ -43,31 +42,6 @@ Callback = Callable[[Any], bool | None]
 MOST_STARTS = 10
 # seconds: between two looks at the workers; until all must have begun; until all must have certified
 LOOK, BEGIN, ANSWER = 0.05, 600.0, 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How to run a method with workers; see ``barymesh.barycenter`` for what each means."""
-
-    method: str
-    duration: float = 60.0
-    workers: int | None = None
-    interval: float = 0.0
-    step: float | str | None = None
-    batch: Batch | None = None
-    tol: float = 1e-6
-    record_every: float = 1.0
-    reference: Any = False
-
-    def check(self) -> None:
-        """An error if a number means nothing."""
-        for name in ("duration", "record_every"):
-            value = real_number(getattr(self, name))
-            if value is None or value <= 0:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a positive number of seconds.")
-        if self.workers is not None:
-            whole_number("workers", self.workers, 1)
-        Pace(self.interval)
 
 
 class Worker(ABC):
@@ -177,12 +151,9 @@ class Gathering:
 
 
 def run_workers(
-    problem: Problem, network: Network, options: WorkerOptions, place: Place, *,
-    callback: Callback | None = None, progress: bool = False,
+    problem: Problem, network: Network, options: RunOptions, place: Place
 ) -> Result:  # fmt: skip
     """Start the workers at the place, watch them, record on the way, and certify what comes out."""
-    from barymesh.progress import following_time
-
     began = time.perf_counter()
     algorithm = checked_algorithm(problem, network, options)
     # the step depends on all weights, of which a worker knows some
@@ -193,7 +164,7 @@ def run_workers(
         try:
             for told in assignments(problem, network, options, shares):
                 workers.append(launch(told))
-            shown = following_time(options.duration, options.method, callback) if progress else nullcontext(callback)
+            shown = following_time(options.duration, options.method, bool(options.progress), options.callback)
             with interruptible() as interrupted:
                 with shown as watch:
                     status = _watched(workers, gathering, options, watch, interrupted)
@@ -216,7 +187,7 @@ def run_workers(
         reg=problem.reg,
         method=options.method,
         status=status,
-        iterations=gathering.activations,
+        activations=gathering.activations,
         seconds=time.perf_counter() - began,
         history=gathering.history,
         messages=gathering.messages,
@@ -227,7 +198,7 @@ def run_workers(
     )
 
 
-def checked_algorithm(problem: Problem, network: Network, options: WorkerOptions) -> Any:
+def checked_algorithm(problem: Problem, network: Network, options: RunOptions) -> Any:
     """Refuse now what a worker would have to refuse. Single points stand in for measures that the caller does not
     have."""
     point = Empirical(problem.support.points[:1])
@@ -244,7 +215,7 @@ def equal_shares(nodes: Sequence[int], workers: int) -> list[tuple[int, ...]]:
 
 
 def assignments(
-    problem: Problem, network: Network, options: WorkerOptions, shares: Sequence[Sequence[int]]
+    problem: Problem, network: Network, options: RunOptions, shares: Sequence[Sequence[int]]
 ) -> list[Assignment]:
     """What each worker is told."""
     run, began, told = uuid.uuid4().hex, time.time(), []
@@ -254,13 +225,13 @@ def assignments(
         own = replace(own, seed=problem.seed + 1_000_003 * number)
         everybody = tuple(tuple(share) for share in shares)
         relative = problem.weights[list(nodes)] * network.size
-        settings = replace(options, reference=False)
+        settings = replace(options, reference=False, callback=None, start=None)
         told.append(Assignment(number, everybody, own, relative, network, settings, run, began))
     return told
 
 
 def _watched(
-    workers: list[Worker], gathering: Gathering, options: WorkerOptions, callback: Callback | None,
+    workers: list[Worker], gathering: Gathering, options: RunOptions, callback: Callback | None,
     interrupted: Callable[[], bool],
 ) -> Status:  # fmt: skip
     """Look after the workers until all nodes have stopped, or the time is over; it counts from when all have begun."""
@@ -271,7 +242,7 @@ def _watched(
         converged = all(worker.report is not None and worker.report.snapshot.stopped for worker in workers)
         status = _ending(converged, interrupted(), now >= options.duration)
         if now >= due or status is not None:
-            gathering.record(options.duration if status is Status.FINISHED else now, workers)
+            gathering.record(options.duration if status is Status.OUT_OF_TIME else now, workers)
             due = now + options.record_every
             if callback is not None and callback(gathering) and status is None:
                 return Status.STOPPED
@@ -305,7 +276,7 @@ def _ending(converged: bool, interrupted: bool, over: bool) -> Status | None:
         return Status.CONVERGED
     if interrupted:
         return Status.INTERRUPTED
-    return Status.FINISHED if over else None
+    return Status.OUT_OF_TIME if over else None
 
 
 def _certified(workers: list[Worker], gathering: Gathering) -> tuple[Floats, float, float]:

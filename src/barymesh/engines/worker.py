@@ -30,7 +30,7 @@ from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
 
 if TYPE_CHECKING:
-    from barymesh.engines.supervisor import WorkerOptions
+    from barymesh.options import RunOptions
 
 Floats = NDArray[np.float64]
 # seconds: how often a worker looks at what it knows, at least
@@ -47,7 +47,7 @@ class Assignment:
     problem: Problem
     weights: Floats
     network: Network
-    options: WorkerOptions
+    options: RunOptions
     run: str
     began: float
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from barymesh.exact.certificate import Certificate, certify
-from barymesh.exact.solver import Solution, State, solve
+from barymesh.exact.solver import Iteration, Solution, solve
 
-__all__ = ["Certificate", "Solution", "State", "certify", "solve"]
+__all__ = ["Certificate", "Iteration", "Solution", "certify", "solve"]

@@ -1,6 +1,7 @@
 """Anderson acceleration for the Sinkhorn map ``x -> x + r(x)`` on all nodes at once.
 
-Used by ``solver.py``, which checks every accelerated step and undoes bad ones. The next point minimises the linear
+Whoever uses it asks after each step, with ``keep``, whether the step was good enough to be kept; a bad accelerated step
+is undone, and the plain step taken in its place. The next point minimises the linear
 prediction of the residual over the last ``depth`` steps, in the norm
 
     |r|^2 = sum_i w_i sum_l p_l r_i(l)^2
@@ -36,40 +37,47 @@ class Anderson:
         self.open_slot = -1
         self.count = 0
         self.patience = self.waiting = 0
+        self.accelerated = False
 
-    def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats) -> bool:
-        """Move ``x`` on, given its residual ``r``; ``drift = weights @ x`` is taken out. Returns if it accelerated."""
+    def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats, *, plain: bool = False) -> None:
+        """Move ``x``, given its residual ``r``; ``drift = weights @ x`` is subtracted. ``plain``: do not accelerate."""
         from barymesh.core import anderson as kernels
 
         if self.open_slot >= 0:
             kernels.close_slot(r, self.relaxation, self.changes[self.open_slot], self.moves[self.open_slot])
             self.count = min(self.count + 1, self.depth)
         used, coefficients = 0, np.zeros(1)
-        if self.count > 0 and self.waiting == 0:
+        if self.count > 0 and self.waiting == 0 and not plain:
             parts = np.zeros((x.shape[0], self.count, self.count + 1))
             kernels.gram(self.changes, self.count, r, weights, p, parts)
             table = parts.sum(axis=0)
             # residuals too large to be squared: the plain step can do without
             if np.isfinite(table).all():
                 used, coefficients = self.count, _solve(table)
-        accelerated = used > 0
+        self.accelerated = used > 0
         self.waiting = max(0, self.waiting - 1)
         slot = (self.open_slot + 1) % max(self.depth, 1)
-        relaxation = self.relaxation if accelerated else 1.0
+        relaxation = self.relaxation if self.accelerated else 1.0
         kernels.advance(x, r, drift, self.fallback, self.moves, self.changes, used, coefficients, relaxation, slot)
         self.open_slot = slot if self.depth else -1
-        return accelerated
 
-    def accept(self) -> None:
-        """The last accelerated step was good: trust the next ones sooner."""
-        self.patience //= 2
+    def keep(self, x: Floats, good: bool) -> bool:
+        """Whether the last step is kept: a plain one always is, an accelerated one if it was ``good``.
 
-    def reject(self, x: Floats) -> None:
-        """Undo the last step and take the plain one in its place. A rejection lengthens the wait for the next try."""
+        Otherwise ``x`` becomes what the plain step would have made of it, and the caller must evaluate again. After a
+        rejection the acceleration waits longer for its next try, after a good step less.
+        """
+        if not self.accelerated:
+            return True
+        self.accelerated = False
+        if good:
+            self.patience //= 2
+            return True
         x[:] = self.fallback
         self.moves[self.open_slot] = self.changes[self.open_slot]
         self.patience = min(self.patience + 1, LONGEST_WAIT)
         self.waiting = self.patience
+        return False
 
 
 def _solve(table: Floats) -> Floats:

@@ -9,6 +9,10 @@ that sum to zero (``sum_i w_i lam_i = 0``):
 Altschuler, Weed and Rigollet): take one more Sinkhorn step, so that the rows are right; shrink the columns that are too
 large; put what is missing back as a product. The value of that sum is bounded by convexity, and the cost of the product
 part by the largest cost, so the bound needs no matrix. ``gap = upper - lower`` bounds the error in the objective.
+
+Both bounds are sums over the nodes, but for one term of the lower bound, ``min_l sum_i w_i lam_i(l)``, which allows for
+potentials that sum to zero only up to rounding. So nodes in different places can certify together: ``node_bounds`` are
+added up, and ``completed`` adds that term.
 """
 
 from __future__ import annotations
@@ -34,18 +38,34 @@ class Certificate:
 
     @property
     def gap(self) -> float:
+        """The most by which the objective of the measure can exceed the best."""
         return self.upper - self.lower
+
+    def __add__(self, other: Certificate) -> Certificate:
+        return Certificate(self.lower + other.lower, self.upper + other.upper)
 
 
 def certify(oracle: Oracle, weights: Floats, x: Floats, log_p: Floats, p: Floats, largest_cost: float) -> Certificate:
-    """Bounds for the measure ``p (n,)`` from the potentials ``x = lam/reg (m, n)`` and ``log_p = log p_i(lam_i) (m,
-    n)``."""
+    """Bounds for the measure ``p (n,)`` from the potentials ``x = lam/reg (m, n)`` of all nodes and ``log_p = log
+    p_i(lam_i) (m, n)``."""
     from barymesh.core import anderson as kernels
 
+    total = np.empty(oracle.size)
+    kernels.weighted_mean(np.ascontiguousarray(x), weights, total)
+    return completed(node_bounds(oracle, weights, x, log_p, p, largest_cost), total, oracle.reg)
+
+
+def completed(bounds: Certificate, total: Floats, reg: float) -> Certificate:
+    """The certificate from the bounds of all nodes added up, and ``total = sum_i w_i x_i (n,)``."""
+    return Certificate(bounds.lower + reg * float(total.min()), bounds.upper)
+
+
+def node_bounds(
+    oracle: Oracle, weights: Floats, x: Floats, log_p: Floats, p: Floats, largest_cost: float
+) -> Certificate:
+    """What the nodes of the oracle add to the two bounds; arguments as for ``certify``."""
     log_target = np.log(np.maximum(p, np.finfo(float).tiny))
-    slack = np.empty(oracle.size)
-    kernels.weighted_mean(np.ascontiguousarray(x), weights, slack)
-    lower, upper = float(slack.min()), 0.0
+    lower, upper = 0.0, 0.0
     replaced = oracle.weights.astype(float)
     for start in range(0, oracle.count, BATCH):
         nodes = np.arange(start, min(start + BATCH, oracle.count))

@@ -35,12 +35,12 @@ ERROR_GROWTH = 100.0
 
 
 @dataclass(frozen=True)
-class State:
-    """What a callback sees after each iteration.
+class Iteration:
+    """What the solver knows after an iteration.
 
     Attributes
     ----------
-    iteration : int
+    number : int
         Counted from 1.
     error : float
         How far the measures' own estimates are from their common one, mean L1: what ``tol`` is compared with.
@@ -54,7 +54,7 @@ class State:
         That minus these; the next iteration overwrites it.
     """
 
-    iteration: int
+    number: int
     error: float
     dual: float
     weights: Floats
@@ -100,7 +100,7 @@ def solve(
     tol: float,
     start: Floats | None = None,
     depth: int = DEPTH,
-    callback: Callable[[State], bool | None] | None = None,
+    callback: Callable[[Iteration], bool | None] | None = None,
 ) -> Solution:
     """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
     iteration."""
@@ -112,7 +112,7 @@ def solve(
     errors: list[float] = []
     duals: list[float] = []
     log_p = np.empty_like(x)
-    goal, best, accelerated = np.inf, np.inf, False
+    goal, best = np.inf, np.inf
     with interruptible() as interrupted:
         while True:
             value, _ = oracle.evaluate(x, out=log_p)
@@ -128,9 +128,7 @@ def solve(
             error = _dot(weights, node_errors)
             finite = bool(np.isfinite([dual, error]).all())
             lowered = dual <= goal + ROUNDING * (1.0 + abs(dual)) and error <= ERROR_GROWTH * best
-            if accelerated and not (finite and lowered):
-                anderson.reject(x)
-                accelerated = False
+            if not anderson.keep(x, finite and lowered):
                 errors.append(errors[-1])
                 duals.append(duals[-1])
                 continue
@@ -143,14 +141,13 @@ def solve(
             errors.append(error)
             duals.append(dual)
             best = min(best, error)
-            if accelerated:
-                anderson.accept()
-            state = State(len(errors), error, dual, p, mean, log_p)
+            state = Iteration(len(errors), error, dual, p, mean, log_p)
             status = _ending(error, tol, len(errors), max_iter, interrupted, callback, state)
             if status is not None:
                 break
             goal = dual - decrease
-            accelerated = anderson.step(x, log_p, drift, weights, p)
+            # the last evaluation allowed must not be one that may be undone
+            anderson.step(x, log_p, drift, weights, p, plain=len(errors) + 1 >= max_iter)
     return Solution(x, mean - log_p, p, len(errors), error, dual, status, np.array(errors), np.array(duals))
 
 
@@ -165,8 +162,8 @@ def _ending(
     iterations: int,
     max_iter: int,
     interrupted: Callable[[], bool],
-    callback: Callable[[State], bool | None] | None,
-    state: State,
+    callback: Callable[[Iteration], bool | None] | None,
+    state: Iteration,
 ) -> Status | None:
     """Why to stop now, or None to go on."""
     stop = callback is not None and callback(state)

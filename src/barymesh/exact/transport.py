@@ -26,21 +26,17 @@ def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float
     log_target = np.log(np.maximum(target, np.finfo(float).tiny))
     x = np.zeros((oracle.count, oracle.size))
     nowhere, everybody = np.zeros(oracle.size), np.ones(oracle.count)
-    anderson, accelerated, goal = Anderson(x.shape), False, -np.inf
+    anderson, goal = Anderson(x.shape), -np.inf
     for _ in range(max_iter):
         value, log_p = oracle.evaluate(x)
         bounds = x @ target - value
         reached = float(bounds.sum())
-        if accelerated and not reached >= goal - ROUNDING * (1.0 + np.abs(bounds).sum()):
-            anderson.reject(x)
-            accelerated = False
+        if not anderson.keep(x, bool(reached >= goal - ROUNDING * (1.0 + np.abs(bounds).sum()))):
             continue
-        if accelerated:
-            anderson.accept()
         costs, error = oracle.reg * bounds, float(np.abs(np.exp(log_p) - target).sum(axis=1).max())
         if error <= tol:
             break
         short = log_target - log_p
         goal = reached + float((short @ target).sum())
-        accelerated = anderson.step(x, short, nowhere, everybody, target)
+        anderson.step(x, short, nowhere, everybody, target)
     return costs, error

@@ -16,7 +16,7 @@ from barymesh.errors import NetworkError
 from barymesh.network import generators, random_generators
 from barymesh.network.edge_file import SUFFIXES, read_edges
 from barymesh.network.topology import Network, check_edges, listed, require_size
-from barymesh.specification import parse_named
+from barymesh.specification import parse_spec
 
 Floats = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def as_network(value: Any, size: int, seed: int = 0) -> Network:
 
 
 def _from_name(text: str, size: int, seed: int) -> Network:
-    name, arguments = parse_named(text)
+    name, arguments = parse_spec(text)
     if name not in GENERATORS:
         raise NetworkError(
             f"There is no network called {name!r}. Known: {', '.join(GENERATORS)}; or give a file of edges."

@@ -22,7 +22,7 @@ from barymesh.problem import Problem
 from barymesh.scenario.delays import Categorical, LogNormal, Uniform
 from barymesh.scenario.faults import Crash, Loss, fault_table
 from barymesh.scenario.schedules import Periodic, Poisson, Windowed
-from barymesh.simulate import exact_reference
+from barymesh.engines.simulate import exact_reference
 from tests.engines import every_fault, one_at_a_time
 
 FAULTS = {

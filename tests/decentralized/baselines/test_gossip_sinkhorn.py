@@ -18,7 +18,7 @@ from barymesh.network.topology import adjacency
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, LogNormal, Loss
 from barymesh.scenario.faults import fault_table
-from barymesh.simulate import exact_reference
+from barymesh.engines.simulate import exact_reference
 
 MEANS = (-1.0, -0.2, 0.5, 0.9, 1.4, -0.6, 0.1, 1.1)
 SUPPORT = np.linspace(-2, 2, 12)

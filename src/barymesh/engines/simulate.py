@@ -6,17 +6,13 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from barymesh.checks import as_floats, real_number
+from barymesh.checks import as_floats
 from barymesh.decentralized.algorithm import Algorithm
-from barymesh.decentralized.build import Batch, build_algorithm
+from barymesh.decentralized.build import build_algorithm
 from barymesh.engines.recorder import Recorder, Reference
 from barymesh.engines.simulation import AsynchronousSimulation, Simulation, SynchronousSimulation
 from barymesh.errors import DriftWarning, OptionError
@@ -24,16 +20,17 @@ from barymesh.exact import certify, solve
 from barymesh.exact.transport import transport_costs
 from barymesh.metrics import consensus_error, feasibility_residual
 from barymesh.network.topology import Network
+from barymesh.options import RunOptions
 from barymesh.oracle import build_oracle
 from barymesh.oracle.base import Floats, Oracle
 from barymesh.problem import Problem
+from barymesh.progress import following_time
 from barymesh.result import Result
-from barymesh.scenario.delays import DELAYS, Categorical, Delay
-from barymesh.scenario.events import EVENTS, Event, Plan
+from barymesh.scenario.delays import Delay
+from barymesh.scenario.events import Plan
 from barymesh.scenario.events import plan as plan_events
-from barymesh.scenario.faults import FAULTS, Fault, fault_table
-from barymesh.scenario.schedules import SCHEDULES, Schedule, Windowed
-from barymesh.specification import build_named
+from barymesh.scenario.faults import fault_table
+from barymesh.scenario.schedules import Schedule
 from barymesh.status import Status
 
 # how closely the reference is computed
@@ -42,65 +39,18 @@ REFERENCE_TOL, REFERENCE_ITERATIONS = 1e-9, 20_000
 FEW_POINTS = 16
 STATUS = {
     "converged": Status.CONVERGED,
-    "finished": Status.FINISHED,
+    "finished": Status.OUT_OF_TIME,
     "stopped": Status.STOPPED,
     "interrupted": Status.INTERRUPTED,
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How to run a method on a network; see ``barymesh.barycenter`` for what each means."""
-
-    method: str
-    duration: float = 60.0
-    delays: Delay | str = field(default_factory=Categorical)
-    schedule: Schedule | str = field(default_factory=Windowed)
-    faults: tuple[Fault | str, ...] = ()
-    events: tuple[Event | str, ...] = ()
-    step: float | str | None = None
-    batch: Batch | None = None
-    tol: float = 1e-6
-    frugal: bool = False
-    record_every: float = 1.0
-    reference: Any = False
-    snapshots: bool = False
-    checkpoint: str | Path | None = None
-    resume: bool = False
-
-    def checked(self) -> Options:
-        """The same with texts read and numbers checked."""
-        for name in ("duration", "record_every"):
-            value = real_number(getattr(self, name))
-            if value is None or value <= 0:
-                raise OptionError(
-                    f"{name} is {getattr(self, name)!r}; it must be a positive number of virtual seconds."
-                )
-        if self.resume and self.checkpoint is None:
-            raise OptionError("resume=True needs checkpoint=, the file to go on from.")
-        return Options(
-            **{
-                **self.__dict__,
-                "delays": _named(self.delays, DELAYS, Delay, "delay"),
-                "schedule": _named(self.schedule, SCHEDULES, Schedule, "schedule"),
-                "faults": tuple(_named(fault, FAULTS, object, "fault") for fault in _listed(self.faults)),
-                "events": tuple(_named(event, EVENTS, object, "event") for event in _listed(self.events)),
-            }
-        )
-
-
 def simulate(
     problem: Problem,
     network: Network,
-    options: Options,
-    *,
-    callback: Callable[[Simulation[Any]], bool | None] | None = None,
-    progress: bool = False,
+    options: RunOptions,
 ) -> Result:
     """Run in virtual time, record on the way, and certify what comes out."""
-    from barymesh.progress import following_time
-
-    options = options.checked()
     began = time.perf_counter()
     plan = plan_events(options.events, network)
     everything = problem.also(plan.measures)
@@ -113,7 +63,7 @@ def simulate(
         before = simulation.seconds + recorder.seconds
     # last, because it may take long: whatever is wrong with the options has been said by now
     recorder.reference = as_reference(options.reference, final)
-    with following_time(options.duration, options.method, callback) if progress else nullcontext(callback) as watch:
+    with following_time(options.duration, options.method, bool(options.progress), options.callback) as watch:
         ending = simulation.run(options.duration, watch)
     if options.checkpoint is not None:
         simulation.save(options.checkpoint)
@@ -130,7 +80,7 @@ def _members(everything: Problem, plan: Plan, happened: int) -> Problem:
 
 
 def build_simulation(
-    problem: Problem, network: Network, options: Options, recorder: Recorder, plan: Plan | None = None
+    problem: Problem, network: Network, options: RunOptions, recorder: Recorder, plan: Plan | None = None
 ) -> Simulation[Any]:
     """The engine for checked options, at time 0."""
     assert isinstance(options.delays, Delay)
@@ -145,7 +95,6 @@ def build_simulation(
         batch=options.batch,
         staleness=int(min(np.ceil(late), 2**31)),
         tol=options.tol,
-        frugal=options.frugal,
     )
     if options.events and not algorithm.elastic:
         raise OptionError(f"{options.method} cannot let nodes join, leave or change their data; sinkhorn can.")
@@ -194,7 +143,7 @@ def _optimum(problem: Problem, weights: Floats) -> float:
 
 
 def _result(
-    problem: Problem, network: Network, options: Options, simulation: Simulation[Any], status: Status, seconds: float
+    problem: Problem, network: Network, options: RunOptions, simulation: Simulation[Any], status: Status, seconds: float
 ) -> Result:
     present, _ = simulation.plan.after(simulation.events_done)
     everything = simulation.recorder.problem
@@ -210,7 +159,7 @@ def _result(
         conserves=simulation.method.conserves,
         method=options.method,
         status=status,
-        iterations=simulation.activations,
+        activations=simulation.activations,
         seconds=seconds,
         history=simulation.recorder.history,
         messages=simulation.messages,
@@ -261,19 +210,7 @@ def certified_result(
     )
 
 
-def _named(value: Any, known: dict[str, Any], kind: type, what: str) -> Any:
-    if isinstance(value, str):
-        return build_named(value, known, what, OptionError)
-    if not isinstance(value, kind):
-        raise OptionError(f"{value!r} is no {what}; give one of {', '.join(known)}, by name or as an object.")
-    return value
-
-
-def _listed(faults: Any) -> Iterable[Any]:
-    return faults if isinstance(faults, list | tuple) else (faults,)
-
-
-def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
+def _fingerprint(problem: Problem, network: Network, options: RunOptions) -> str:
     """What two runs must share so that one can go on where the other stopped."""
     digest = hashlib.blake2b(digest_size=8)
     some = problem.support.points[:FEW_POINTS]
@@ -287,7 +224,7 @@ def _fingerprint(problem: Problem, network: Network, options: Options) -> str:
         "precision": problem.precision,
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
-        "batch": repr(options.batch), "tol": options.tol, "frugal": options.frugal,
+        "batch": repr(options.batch), "tol": options.tol,
         "record_every": options.record_every, "snapshots": options.snapshots,
         "reference": options.reference is not None and options.reference is not False,
     }  # fmt: skip

@@ -1,0 +1,43 @@
+"""From potentials to a Result with its certificate, whatever found the potentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import NumericalError
+from barymesh.exact.certificate import Certificate
+from barymesh.metrics import consensus_error, feasibility_residual
+from barymesh.result import Result
+from barymesh.support.points import Support
+
+Floats = NDArray[np.float64]
+
+
+def certified_result(
+    *, p: Floats, support: Support, node_weights: Floats, duals: Floats, weights: Floats, reg: float,
+    certificate: Certificate, **known: Any,
+) -> Result:  # fmt: skip
+    """The Result for the barycenter ``p (n,)`` of nodes with ``weights (m,)``, own estimates ``node_weights (m, n)``
+    and potentials ``duals (m, n)``; ``known``: its other fields. Numbers that are not finite raise an error; only the
+    bounds may be infinite, where nobody could certify them."""
+    finite = all(np.isfinite(array).all() for array in (p, node_weights, duals))
+    if not finite or np.isnan([certificate.lower, certificate.upper]).any():
+        raise NumericalError(
+            "The barycenter came out with numbers that are not finite. Check the measures for extreme coordinates or "
+            "masses, or use a larger reg."
+        )
+    return Result(
+        weights=p,
+        support=support,
+        node_weights=node_weights,
+        duals=duals,
+        value=certificate.upper,
+        gap=certificate.gap,
+        consensus=consensus_error(node_weights, p, weights),
+        feasibility=feasibility_residual(duals, weights),
+        reg=reg,
+        **known,
+    )

@@ -1,0 +1,105 @@
+"""The exact solver from a Problem to a certified Result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import OptionError
+from barymesh.exact.certificate import certify
+from barymesh.exact.certified import certified_result
+from barymesh.exact.solver import Iteration, solve
+from barymesh.history import History
+from barymesh.oracle.base import Oracle
+from barymesh.problem import Problem
+from barymesh.progress import following
+from barymesh.record import Callback, Record
+from barymesh.result import Result
+from barymesh.support.points import Support
+
+Floats = NDArray[np.float64]
+
+
+def solve_problem(
+    problem: Problem, *, max_iter: int, tol: float, start: Result | None = None,
+    callback: Callback | None = None, progress: bool = False,
+) -> Result:  # fmt: skip
+    """Solve the problem and certify the answer, the certificate always in float64."""
+    began = time.perf_counter()
+    first = None
+    if start is not None:
+        expected = (len(problem.measures), problem.support.size)
+        if start.duals.shape != expected:
+            raise OptionError(
+                f"The result to continue from (start=, or --resume) has {start.duals.shape} (measures, support "
+                f"points); this problem has {expected}. Leave it out, or give the measures and the support it was "
+                "computed with."
+            )
+        first = start.duals / problem.reg
+    found = solve_oracle(
+        problem.oracle, problem.weights, problem.support, problem.largest_cost(),
+        max_iter=max_iter, tol=tol, start=first, callback=callback, progress=progress,
+        certifying=problem.float64_oracle,
+    )  # fmt: skip
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def solve_oracle(
+    oracle: Oracle, weights: Floats, support: Support, largest_cost: float, *,
+    max_iter: int, tol: float, start: Floats | None = None, callback: Callback | None = None, progress: bool = False,
+    certifying: Oracle | None = None,
+) -> Result:  # fmt: skip
+    """The same for nodes known by their oracle only. ``start (m, n)``: potentials in units of reg to begin with;
+    ``certifying``: the oracle for the certificate, if it is another."""
+    began = time.perf_counter()
+    with following(tol, max_iter, progress, callback) as watch:
+        seen = None if watch is None else _recording(watch, oracle.reg, support, began)
+        solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen)
+    log_p, judge = solution.log_p, oracle
+    if certifying is not None and certifying is not oracle:
+        judge, log_p = certifying, certifying.evaluate(solution.x)[1]
+    certificate = certify(judge, weights, solution.x, log_p, solution.p, largest_cost)
+    return certified_result(
+        p=solution.p,
+        support=support,
+        node_weights=np.exp(log_p),
+        duals=oracle.reg * solution.x,
+        weights=weights,
+        reg=oracle.reg,
+        certificate=certificate,
+        method="sinkhorn",
+        status=solution.status,
+        iterations=solution.iterations,
+        seconds=time.perf_counter() - began,
+        history=History(
+            {
+                "iterations": np.arange(1, solution.iterations + 1, dtype=float),
+                "consensus": solution.errors,
+                "dual_objective": oracle.reg * solution.duals,
+            }
+        ),
+    )
+
+
+def _recording(callback: Callback, reg: float, support: Support, began: float) -> Callable[[Iteration], bool | None]:
+    """The callback, called with a Record of each iteration."""
+
+    def see(now: Iteration) -> bool | None:
+        figures = {"iterations": float(now.number), "consensus": now.error, "dual_objective": reg * now.dual}
+        return callback(
+            Record(
+                step=now.number,
+                time=time.perf_counter() - began,
+                figures=figures,
+                weights=now.weights,
+                support=support,
+                size=len(now.residual),
+                find_estimates=now.estimates,
+            )
+        )
+
+    return see

@@ -23,7 +23,7 @@ from barymesh.engines.simulation import Simulation
 from barymesh.measures import Atoms
 from barymesh.network import as_network
 from barymesh.oracle.atoms import AtomOracle
-from barymesh.oracle.sampled import SampledOracle
+from barymesh.gradients.sampled import SampledOracle
 from barymesh.problem import Problem
 from barymesh.scenario.delays import Categorical
 from barymesh.engines.simulate import Options, build_simulation

@@ -14,7 +14,7 @@ from barymesh.errors import BarymeshError
 from barymesh.history import History
 from barymesh.io.files import read_measures
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
-from barymesh.measures.lazy import Stays
+from barymesh.measures.lazy import Lazy
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -34,13 +34,13 @@ __all__ = [
     "Histogram",
     "History",
     "Image",
+    "Lazy",
     "Measure",
     "Mixture",
     "Problem",
     "Result",
     "Sampler",
     "Status",
-    "Stays",
     "Support",
     "barycenter",
     "load",

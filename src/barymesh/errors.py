@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
+
 
 class BarymeshError(Exception):
     """Base of all errors of barymesh."""
@@ -65,3 +71,11 @@ class DriftWarning(UserWarning):
 
 class NumericalError(BarymeshError, ArithmeticError):
     """A computation produced a number that is not finite; nothing of it was returned."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn, naming the line of the user's program that called barymesh."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -18,13 +18,18 @@ Indices = NDArray[np.intp]
 
 
 class NodeState(StrEnum):
-    """What a node of a network is doing."""
+    """What a node is doing. The values are what people read."""
 
-    WORKING = "working"
+    STARTING = "starting"
+    WORKING = "at work"
     CONVERGED = "converged"
     ASLEEP = "asleep"
+    STUCK = "stuck"
     DEAD = "dead"
-    LEFT = "left"
+    ENDED = "ended"
+    LEFT = "not taking part"
+    ELSEWHERE = "on another machine"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

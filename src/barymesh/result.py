@@ -366,4 +366,4 @@ def _network_arrays(network: Network | None) -> dict[str, NDArray[Any]]:
 def _stored_network(size_and_name: tuple[int, str], links: dict[str, NDArray[Any]]) -> Network:
     size, name = size_and_name
     parts = {part.removeprefix("network_"): array for part, array in links.items()}
-    return Network(size, parts.pop("edges"), name=name, **parts)
+    return Network(size, parts.pop("edges"), name=name, connected=False, **parts)

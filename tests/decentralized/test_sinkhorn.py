@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import barymesh as bm
 from barymesh.cli.config import Gaussians
 from barymesh.core import tree
-from barymesh.decentralized.log_gradients import ExactLogGradients
+from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.decentralized.sinkhorn import Sinkhorn
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation

@@ -5,20 +5,19 @@ from __future__ import annotations
 import numba
 
 from barymesh.core.compiling import compiled_inline, compiled_parallel
-from barymesh.decentralized.baselines.theta import square_change
+from barymesh.core.theta import square_change
 
 compiled_square_change = compiled_inline(square_change)
 
 
 @compiled_parallel
-def advance(omega, momentum, last_place, last_excess, nodes, place, excess, scale, naive, lam, share):
-    """Move the nodes from the theta of their ``last_place (m,)`` to that of ``place (b,)``, whose square is 1 + rise
-    times as large: ``omega += rise momentum``, ``momentum *= 1 + rise``.
+def advance(omega, momentum, last_place, last_excess, nodes, place, excess, size, scale, naive, lam, share):
+    """Move the nodes from the theta of their ``last_place (k,)`` to that of ``place (b,)``, whose square is 1 + rise
+    times as large: ``omega += rise momentum``, ``momentum *= 1 + rise``. ``size``: the nodes of the network, m.
 
     Fill ``lam (b, n)`` with the points to ask the oracle at, the new ones, or the old ones if naive; and ``share (b,)``
     with m theta.
     """
-    size = last_place.size
     for row in numba.prange(nodes.size):
         i = nodes[row]
         rise = compiled_square_change(place[row], excess[row], last_place[i], last_excess[i], size)

@@ -109,16 +109,6 @@ def arrival(name, e, number, sent, receiver, law, trace, offset, rates, deaf, de
 
 
 @compiled
-def count_copies(names, offsets, reverse, nodes, numbers, rate):
-    """How many of the messages that ``nodes`` send to all their neighbours are sent twice."""
-    copies = 0
-    for a in range(nodes.size):
-        for e in range(offsets[nodes[a]], offsets[nodes[a] + 1]):
-            copies += unit(word(names[reverse[e]], DRAWS * numbers[a] + COPY)) < rate
-    return copies
-
-
-@compiled
 def idle(nodes, times, spans, first):
     """Which of the activations ``nodes (b,)`` at ``times (b,)`` do not happen, because the node sleeps or is down."""
     out = np.zeros(nodes.size, np.bool_)

@@ -1,4 +1,4 @@
-"""Compiled steps of the decentralised Sinkhorn iteration, row by row over a batch of nodes. See sinkhorn.py."""
+"""Compiled steps of the entropic method, row by row over a batch of nodes. See methods/entropic.py."""
 
 from __future__ import annotations
 
@@ -30,25 +30,9 @@ def distance(log_p, log_q):
 @compiled_parallel
 def distances(nodes, known, unknown, h, target, out):
     """``out (b,)``: the distances of the nodes' measures, ``h (b, n)`` in logarithms, from their targets in
-    ``target (m, n)``, or ``unknown`` for those who have none."""
+    ``target (k, n)``, or ``unknown`` for those that have none."""
     for row in numba.prange(nodes.size):
         out[row] = distance(h[row], target[nodes[row]]) if known[row] else unknown
-
-
-@compiled_parallel
-def fill(nodes, counted, sums, h, x, target, start, messages):
-    """The vectors of the messages, from column ``start`` on: ``H + counted h``, ``X + counted x`` and the target, with
-    the children's H and X in ``sums (b, 2 n)``."""
-    n = h.shape[1]
-    for row in numba.prange(nodes.size):
-        own_h, own_x, own_target, below = h[row], x[nodes[row]], target[nodes[row]], sums[row]
-        share, body = counted[row], messages[row, start:]
-        for k in range(n):
-            body[k] = below[k] + share * own_h[k]
-        for k in range(n):
-            body[n + k] = below[n + k] + share * own_x[k]
-        for k in range(n):
-            body[2 * n + k] = own_target[k]
 
 
 @compiled_parallel

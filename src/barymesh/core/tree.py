@@ -1,15 +1,16 @@
 """The compiled part of the spanning tree: what a node makes of its neighbours' headers, and the sums over its children.
 
-A message begins with a header. Its fields, where "root's beat" counts the activations of the root:
+A message is a header, the sums over the sender's subtree, and the root's last target. It does not matter here what is
+summed, nor what a target is. The fields of the header, where a *beat* counts the activations of a node:
 
-- who it is from, and its place in the tree: SENDER; EPOCH, the tree's name, see ``attach``; AWAY, it takes no part;
-  ROOT, the root's key; DISTANCE to it; PARENT; BEAT, how often the sender has acted
-- the root's last word, passed on from node to node along with its target: STAMP, the root's beat then, -1 for none;
-  WHOLE, the target comes from a tree that covered everybody; RESIDUAL, see ``Sinkhorn.node_errors``; DONE, the network
-  has converged: one more than the stamp that the decision rests on, 0 for no
-- over the sender's subtree: WEIGHT, the sum of the weights; ERROR, the largest error; OLDEST, the stamp of the oldest
-  target that any of it refers to; COVERED, everybody's neighbours are in the tree or were waited for in vain; CHECK, 0
-  exactly if they are all in the sums, once; CHILDREN of the sender itself
+- the sender and its place in the tree: SENDER; EPOCH, the name of the tree, see ``attach``; AWAY, it does not take
+  part; ROOT, the root's key; DISTANCE to the root; PARENT; BEAT of the sender
+- about the target, passed on from node to node along with it: STAMP, the root's beat when it made the target, -1 for
+  none; WHOLE, the target comes from a tree that covered all nodes; RESIDUAL, see ``SpanningTree.node_errors``; DONE,
+  the network has converged: one more than the stamp that the decision rests on, 0 for no
+- about the sender's subtree: WEIGHT, the sum of the weights; ERROR, the largest error; OLDEST, the stamp of the oldest
+  target that any of it refers to; COVERED, all neighbours of its nodes are in the tree, or did not answer for long;
+  CHECK, 0 exactly if they are all in the sums, once; CHILDREN of the sender itself
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ NEVER_CHANGED = -2.0
 
 
 class Tree(NamedTuple):
-    """What nodes know of their trees, each ``(m,)``; see SinkhornState."""
+    """What the hosted nodes know of their trees, each ``(k,)``: their ``id`` in the network, their ``key``, and fields
+    of TreeState."""
 
+    id: Any
     key: Any
     away: Any
     epoch: Any
@@ -65,9 +68,9 @@ def sign(i):
 
 @compiled
 def epoch_after(newest, i, beat):
-    """A new epoch later than ``newest``, which nobody was ever in: the node and its beat decide the fraction.
+    """A new epoch later than ``newest``, in which no node has ever been: node i and its beat decide the fraction.
 
-    Epochs below 1 are of nodes without memory who know of no other.
+    Epochs below 1 are those of nodes without memory that know of no other.
     """
     bits = mixed(mixed(np.uint64(i) + np.uint64(1)) + np.uint64(beat + 2))
     fraction = np.float64(np.int64(bits >> np.uint64(44))) * 2.0**-20
@@ -78,49 +81,50 @@ def epoch_after(newest, i, beat):
 
 @compiled
 def stand_alone(t, i, epoch):
-    """Node i is the root of a tree of its own, in this epoch."""
-    t.epoch[i], t.root[i], t.distance[i], t.parent[i] = epoch, t.key[i], 0.0, i
+    """The node in row i is the root of a tree of its own, in this epoch."""
+    t.epoch[i], t.root[i], t.distance[i], t.parent[i] = epoch, t.key[i], 0.0, t.id[i]
     t.age[i], t.quiet[i] = 0, 0
     forget_root(t, i)
 
 
 @compiled
 def forget_root(t, i):
-    """Node i has not heard from its present root."""
+    """The node in row i knows no target of its present root."""
     t.stamp[i], t.done[i], t.changed[i] = -1.0, 0.0, NEVER_CHANGED
     t.late[i], t.late_stamps[i] = 0, 0.0
 
 
 @compiled
 def attach(t, i, beat, slots, rows):
-    """Find node i's place in the tree from the headers of its neighbours.
+    """Find the place in the tree of the node in row i from the headers of its neighbours.
 
     Within an epoch the pair (root, distance) of a node only falls, and that of its parent was smaller when the node
     chose it, so parents never form a ring. Whatever could raise it begins a new epoch, in which all choose anew.
     """
+    me = t.id[i]
     newest, unheard = 0.0, False
     for s in slots:
         if rows[s, EPOCH] > 0.0:
-            # who goes away ends the epoch he was in
+            # a node that leaves ends its epoch
             newest = max(newest, rows[s, EPOCH] + (1.0 if rows[s, AWAY] > 0.0 else 0.0))
         elif rows[s, ROOT] == 0.0:
             unheard = True
     if t.epoch[i] < 1.0 and newest >= 1.0:
         # new here, or without memory: an earlier self may have had children in any epoch there was
-        stand_alone(t, i, epoch_after(newest, i, beat))
+        stand_alone(t, i, epoch_after(newest, me, beat))
     elif t.epoch[i] == 0.0:
         waited = t.age[i] + 1
         stand_alone(t, i, 0.0)
         if newest == 0.0 and unheard and waited <= t.patience[i]:
             t.age[i] = waited
             return
-        # all the others seem to be without memory too
-        t.epoch[i] = epoch_after(newest, i, beat)
+        # the others seem to be without memory too
+        t.epoch[i] = epoch_after(newest, me, beat)
     elif newest > t.epoch[i]:
         stand_alone(t, i, newest)
     t.age[i] += 1
     for s in slots:
-        if rows[s, EPOCH] != t.epoch[i] or rows[s, AWAY] > 0.0 or rows[s, PARENT] == i:
+        if rows[s, EPOCH] != t.epoch[i] or rows[s, AWAY] > 0.0 or rows[s, PARENT] == me:
             continue
         closer = rows[s, ROOT] < t.root[i] or (rows[s, ROOT] == t.root[i] and rows[s, DISTANCE] + 1.0 < t.distance[i])
         if closer and rows[s, DISTANCE] < FAR:
@@ -128,7 +132,7 @@ def attach(t, i, beat, slots, rows):
                 forget_root(t, i)
                 t.age[i] = 0
             t.root[i], t.distance[i], t.parent[i] = rows[s, ROOT], rows[s, DISTANCE] + 1.0, np.int64(rows[s, SENDER])
-    if t.parent[i] != i:
+    if t.parent[i] != me:
         heard = -1.0
         for s in slots:
             if rows[s, EPOCH] > 0.0 and rows[s, SENDER] == t.parent[i]:
@@ -138,22 +142,22 @@ def attach(t, i, beat, slots, rows):
         else:
             t.parent_beat[i], t.quiet[i] = heard, 0
         if t.quiet[i] > t.patience[i] and t.done[i] == 0.0:
-            # the way to the root is cut: look for another, and be more patient from now on. (When all is done, the
-            # others may well be gone.)
+            # the way to the root is cut: look for another, and be more patient from now on; when the network has
+            # converged, the others may simply have ended
             t.patience[i] *= 2
-            stand_alone(t, i, epoch_after(t.epoch[i], i, beat))
+            stand_alone(t, i, epoch_after(t.epoch[i], me, beat))
 
 
 @compiled
-def gather(t, i, slots, rows, width, by_parent, header, sums):
-    """Add up what node i's children report: ``sums (width,)`` and the header's fields over the subtree.
+def gather(t, i, slots, rows, header, sums):
+    """Add up what the children of the node in row i report: ``sums (up,)`` and the header's fields over the subtree.
 
-    A child that refers to a target much older than the node's own is late, and left out: it may be dead. If those who
-    are late go on all the same, they are only slow, and the node allows for more.
+    A child that refers to a target much older than the node's own is late, and left out: it may be dead. If late
+    children go on all the same, they are only slow, and the node allows for more.
 
-    Returns the row with the newest word from the root, or 0 if there is nothing newer than what the node knows;
-    ``by_parent``: only the parent is listened to.
+    Returns the slot with the newest target, or 0 if there is none newer than the node's own.
     """
+    me = t.id[i]
     header[WEIGHT], header[ERROR], header[OLDEST], header[COVERED] = 0.0, 0.0, FAR, 1.0
     header[CHECK], header[CHILDREN] = 0.0, 0.0
     sums[:] = 0.0
@@ -162,28 +166,28 @@ def gather(t, i, slots, rows, width, by_parent, header, sums):
     for s in slots:
         if rows[s, AWAY] > 0.0:
             continue
-        header[CHECK] += sign(i) - sign(np.int64(rows[s, SENDER])) if rows[s, EPOCH] > 0.0 else UNHEARD
+        header[CHECK] += sign(me) - sign(np.int64(rows[s, SENDER])) if rows[s, EPOCH] > 0.0 else UNHEARD
         here = rows[s, EPOCH] > 0.0 and rows[s, EPOCH] == t.epoch[i] and rows[s, ROOT] == t.root[i]
-        if here and rows[s, STAMP] > freshest and (not by_parent or rows[s, SENDER] == t.parent[i]):
+        if here and rows[s, STAMP] > freshest:
             freshest, source = rows[s, STAMP], s
-        if here and rows[s, PARENT] == i and t.stamp[i] - rows[s, STAMP] > t.lag[i]:
+        if here and rows[s, PARENT] == me and t.stamp[i] - rows[s, STAMP] > t.lag[i]:
             if rows[s, STAMP] >= 0.0:
                 late += 1
                 late_stamps += rows[s, STAMP]
             here = False
         if not here:
-            # not waited for for ever
+            # it is waited for, but not for ever
             if t.age[i] <= t.patience[i]:
                 header[COVERED] = 0.0
             continue
-        if rows[s, PARENT] == i:
+        if rows[s, PARENT] == me:
             header[CHILDREN] += 1.0
             header[WEIGHT] += rows[s, WEIGHT]
             header[ERROR] = max(header[ERROR], rows[s, ERROR])
             header[OLDEST] = min(header[OLDEST], rows[s, OLDEST])
             header[COVERED] = min(header[COVERED], rows[s, COVERED])
             header[CHECK] += rows[s, CHECK]
-            for k in range(width):
+            for k in range(sums.size):
                 sums[k] += rows[s, HEADER + k]
     if late < t.late[i] or (late == t.late[i] and late_stamps > t.late_stamps[i]):
         t.lag[i] *= 2.0
@@ -192,36 +196,54 @@ def gather(t, i, slots, rows, width, by_parent, header, sums):
 
 
 @compiled
-def listen_one(t, i, beat, slots, rows, targets, by_parent, header, sums):
-    """``listen`` for node i."""
-    n = targets.shape[1]
+def listen_one(t, i, beat, slots, rows, targets, header, sums):
+    """``listen`` for the node in row i."""
     attach(t, i, beat, slots, rows)
-    source = gather(t, i, slots, rows, 2 * n, by_parent, header, sums)
-    if source == 0 or t.parent[i] == i:
+    source = gather(t, i, slots, rows, header, sums)
+    if source == 0 or t.parent[i] == t.id[i]:
         return
     if rows[source, DONE] > 0.0 and rows[source, DONE] - 1.0 <= t.changed[i]:
         # the decision was made without the measure that the node has now
-        stand_alone(t, i, epoch_after(t.epoch[i], i, beat))
-        gather(t, i, slots, rows, 2 * n, by_parent, header, sums)
+        stand_alone(t, i, epoch_after(t.epoch[i], t.id[i], beat))
+        gather(t, i, slots, rows, header, sums)
         return
     t.stamp[i], t.whole[i], t.done[i] = rows[source, STAMP], rows[source, WHOLE], rows[source, DONE]
     t.residual[i] = rows[source, RESIDUAL]
-    for j in range(n):
-        targets[i, j] = rows[source, HEADER + 2 * n + j]
+    for j in range(targets.shape[1]):
+        targets[i, j] = rows[source, HEADER + sums.size + j]
 
 
 @compiled_parallel
-def listen(t, nodes, beats, first, last, slots, rows, targets, by_parent, headers, sums):
-    """``attach`` and ``gather`` for a batch whose nodes have acted ``beats (b,)`` times, and the root's newest word
-    into the tree and ``targets (m, n)``.
+def listen(t, nodes, beats, first, last, slots, rows, targets, headers, sums):
+    """``attach`` and ``gather`` for a batch of nodes, in the rows ``nodes (b,)``, that have acted ``beats (b,)`` times;
+    the newest target goes into ``targets (k, down)``.
 
-    ``headers (b, HEADER)`` and ``sums (b, 2 n)`` receive what the children report.
+    ``headers (b, HEADER)`` and ``sums (b, up)`` receive what the children report.
     """
     for k in numba.prange(nodes.size):
         i = nodes[k]
         if t.away[i] > 0.0:
-            # it only goes on saying goodbye, in the epoch it was in
+            # its messages go on telling that it has left, in the epoch it was in
             headers[k], sums[k] = 0.0, 0.0
         else:
             mine = slots[first[k] : last[k]]
-            listen_one(t, i, beats[k], mine, rows, targets, by_parent, headers[k], sums[k])
+            listen_one(t, i, beats[k], mine, rows, targets, headers[k], sums[k])
+
+
+@compiled_parallel
+def add_own(start, counted, sums, part, messages):
+    """One part of a contribution into the messages, from column ``start`` of the sums on: what the children report, in
+    ``sums (b, up)``, plus ``counted (b,)`` times the node's own ``part (b, size)``."""
+    for row in numba.prange(counted.size):
+        below, own, share, body = sums[row, start:], part[row], counted[row], messages[row, HEADER + start :]
+        for k in range(own.size):
+            body[k] = below[k] + share * own[k]
+
+
+@compiled_parallel
+def add_target(nodes, start, targets, messages):
+    """The targets of the nodes, rows of ``targets (k, down)``, into the messages from column ``start`` on."""
+    for row in numba.prange(nodes.size):
+        own, body = targets[nodes[row]], messages[row, start:]
+        for k in range(own.size):
+            body[k] = own[k]

@@ -9,7 +9,8 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
 from bokeh.palettes import Magma256
 
-from barymesh.dashboard.scene import Barycenter, Columns, Floats, Nodes, NodeState, Scene
+from barymesh.dashboard.scene import Barycenter, Columns, Floats, Nodes, Scene
+from barymesh.record import NodeState
 from barymesh.subsample import evenly
 from barymesh.viz.bokeh_network import edge_columns, network_figure, node_columns
 from barymesh.viz.bokeh_plots import (
@@ -48,8 +49,9 @@ MEAN = "#D55E00"
 RATE = "rate"
 PANELS = (
     Panel("dual_objective", "dual objective"),
-    Panel("gap", "dual objective: distance from the optimum", 1e-14),
-    Panel("consensus", "consensus distance", 1e-14),
+    Panel("dual_error", "dual objective: distance from the optimum", 1e-14),
+    Panel("consensus", "consensus: mean distance from the barycenter", 1e-14),
+    Panel("consensus_distance", "consensus distance: squared differences over the links", 1e-14),
     Panel("feasibility", "feasibility residual", 1e-14),
     Panel("tv", "total variation to the true barycenter", 1e-10),
     Panel("distance", "largest total variation from the mean", 1e-10),

@@ -21,7 +21,6 @@ from barymesh.dashboard.scene import (
     Barycenter,
     Columns,
     Nodes,
-    NodeState,
     Scene,
     distances,
     layout,
@@ -29,6 +28,7 @@ from barymesh.dashboard.scene import (
 )
 from barymesh.errors import FileError
 from barymesh.io.output import RESULT
+from barymesh.record import NodeState
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.subsample import MOST_PICTURED, evenly
@@ -146,11 +146,11 @@ class FolderSource:
     def _over(self, path: Path) -> Scene:
         result = Result.load(path)
         size, network = len(result.node_weights), result.network
-        clock = Clock("iteration" if network is None else "time", virtual=True)
+        clock = Clock("iterations" if network is None else "time", virtual=True)
         chosen, nodes = evenly(size, MOST_PICTURED), None
         counts: dict[str, Any] = {"gap": result.gap}
         if network is not None:
-            counts |= {"activations": result.iterations, "messages": result.messages, "bytes": result.bytes}
+            counts |= {"activations": result.activations, "messages": result.messages, "bytes": result.bytes}
             shown = evenly(size, MOST_NODES)
             few = network.edges[evenly(len(network.edges), MOST_EDGES)]
             edges = few if size <= MOST_NODES else few[:0]
@@ -192,14 +192,14 @@ class Clock:
 
     @property
     def unit(self) -> str:
-        if self.column == "iteration":
+        if self.column == "iterations":
             return ""
         return "virtual s" if self.virtual else "s"
 
     def reading(self, now: float, until: float | None) -> str:
         """A time in words."""
         of = "" if until is None else f" of {until:,.6g}"
-        if self.column == "iteration":
+        if self.column == "iterations":
             return f"iteration {now:,.0f}" + (f" of at most {until:,.0f}" if until else "")
         return f"{now:,.4g}{of} {'virtual ' if self.virtual else ''}seconds"
 

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, NodeState, distances, thinned
+from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, distances, thinned
 from barymesh.errors import FileError
 from barymesh.io.atomic import replacing
+from barymesh.record import NodeState
 from barymesh.subsample import MOST_PICTURED, evenly
 
 if TYPE_CHECKING:
-    from barymesh.engines.simulation import Simulation
-    from barymesh.engines.supervisor import Gathering
-    from barymesh.exact.solver import State
     from barymesh.network.topology import Network
+    from barymesh.record import Record
     from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
@@ -68,10 +67,8 @@ class LiveFile:
         self.seconds = 0.0
         self._about = {"format": FORMAT, "pid": os.getpid(), "host": socket.gethostname(), "until": until}
         self._method, self._every, self._due = method, every, 0.0
-        self._support: Support | None = None
-        self._reg = 1.0
         self._made: list[Path] = []
-        self._rows: list[tuple[float, float, float]] = []
+        self._rows: list[dict[str, float]] = []
 
     def __enter__(self) -> Self:
         # folders that come into being for it, the innermost first
@@ -96,37 +93,19 @@ class LiveFile:
         """Say that there is nothing to see yet, and why: "starting", or "waiting" for another run to end."""
         self._write({"phase": phase, "method": self._method}, {})
 
-    def begin(self, support: Support, reg: float) -> None:
-        """Told by the solver without a network, whose states do not tell of the problem."""
-        self._support, self._reg = support, reg
-
-    def __call__(self, state: Any) -> None:
+    def __call__(self, record: Record) -> None:
         """Write what there is to see, unless it was done a moment ago."""
-        from barymesh.exact.solver import State
-
-        if isinstance(state, State):
-            # every one of them: nobody else keeps a history
-            self._rows.append((float(state.iteration), state.error, state.dual))
+        # every one of them, although few are written
+        self._rows.append(dict(record.figures))
         now = time.monotonic()
         if now < self._due:
             return
-        facts, arrays = self._of_solver(state) if isinstance(state, State) else _of_network(state)
-        self._write({"phase": "running", "method": self._method, **facts}, arrays)
+        facts, arrays = _of_record(record)
+        columns = {name: np.array([row.get(name, np.nan) for row in self._rows]) for name in self._rows[0]}
+        self._write({"phase": "running", "method": self._method, **facts}, {**arrays, **_history(columns)})
         took = time.monotonic() - now
         self.seconds += took
         self._due = now + (max(self._every, took / SHARE) if self._every else 0.0)
-
-    def _of_solver(self, state: State) -> tuple[dict[str, Any], Arrays]:
-        support, size = self._support, len(state.residual)
-        if support is None:
-            return {}, {}
-        table = np.array(self._rows).reshape(-1, 3)
-        columns = {"iteration": table[:, 0], "consensus": table[:, 1], "dual_objective": self._reg * table[:, 2]}
-        chosen = _pictured(size, support.size)
-        own = state.estimates(chosen)
-        facts = {"clock": "iteration", "now": state.iteration, "size": size, **_support_facts(support)}
-        arrays = {"mean": state.weights, "estimates": own, "pictured": chosen, **_history(columns)}
-        return facts, {**arrays, **_points(support)}
 
     def _write(self, facts: dict[str, Any], arrays: Arrays) -> None:
         small = {name: array.astype(np.float32) if name in SEEN_ONLY else array for name, array in arrays.items()}
@@ -140,64 +119,28 @@ class LiveFile:
             pass
 
 
-def _of_network(state: Simulation[Any] | Gathering) -> tuple[dict[str, Any], Arrays]:
-    from barymesh.engines.simulation import Simulation
-
-    network, virtual = state.network, isinstance(state, Simulation)
-    if isinstance(state, Simulation):
-        problem, history = state.recorder.problem, state.recorder.history
-        estimates, states, staleness = state.recorder.estimates, _simulated(state), _simulated_staleness(state)
-    else:
-        problem, history = state.problem, state.history
-        estimates, states, staleness = state.node_weights, np.full(network.size, NodeState.WORKING), None
-    here = states != NodeState.LEFT
-    # those who cannot take part cannot come to agree either
-    counted = here & (states != NodeState.DEAD) if (states != NodeState.DEAD).any() else here
-    weights = np.where(counted, problem.weights[: network.size], 0.0)
-    mean = weights @ estimates / weights.sum()
-    shown, chosen = evenly(network.size, MOST_NODES), _pictured(network.size, problem.support.size)
-    facts = {
-        "clock": "time", "virtual": virtual, "now": state.now, "size": network.size, "links": len(network.edges),
-        "network": network.name, "activations": state.activations, "messages": state.messages, "bytes": state.bytes,
-        **_support_facts(problem.support),
+def _of_record(record: Record) -> tuple[dict[str, Any], Arrays]:
+    """What there is to see at a record: facts, and arrays."""
+    support, network = record.support, record.network
+    chosen = _pictured(record.size, support.size)
+    facts = {"now": record.step, "size": record.size, "clock": "iterations", **_support_facts(support)}
+    arrays = {"mean": record.weights, "estimates": record.estimates(chosen), "pictured": chosen, **_points(support)}
+    if network is None or record.details is None:
+        return facts, arrays
+    counts = {name: int(record.figures[name]) for name in ("activations", "messages", "bytes")}
+    facts |= {
+        "clock": "time", "virtual": record.virtual, "now": record.time, "links": len(network.edges),
+        "network": network.name, **counts,
     }  # fmt: skip
+    states, shown = record.details.states, evenly(network.size, MOST_NODES)
+    errors = distances(record.estimates(shown), record.weights)
     return facts, {
-        "mean": mean,
-        "estimates": estimates[chosen],
-        "pictured": chosen,
+        **arrays,
         "shown": shown,
-        "errors": np.where(here, distances(estimates, mean), np.nan)[shown],
+        "errors": np.where(states[shown] != NodeState.LEFT, errors, np.nan),
         "states": states[shown].astype(str),
-        **_edges(network, staleness),
-        **_history(history.columns),
-        **_points(problem.support),
+        **_edges(network, record.details.staleness),
     }
-
-
-def _simulated(run: Simulation[Any]) -> NDArray[Any]:
-    """The state of every node, ``(m,)``."""
-    size, faults = run.network.size, run.faults
-    states = np.full(size, NodeState.WORKING, dtype=object)
-    states[np.resize(run.method.stopped(run.state), size)] = NodeState.CONVERGED
-    states[_within(faults.idle, faults.idle_first, run.now)] = NodeState.ASLEEP
-    states[_within(faults.deaf, faults.deaf_first, run.now)] = NodeState.DEAD
-    states[~run.plan.after(run.events_done)[0]] = NodeState.LEFT
-    return states
-
-
-def _simulated_staleness(run: Simulation[Any]) -> Floats:
-    from barymesh.engines.simulation import SynchronousSimulation
-
-    if isinstance(run, SynchronousSimulation):
-        # everybody waits until everything has arrived
-        return np.zeros(run.network.neighbours.size)
-    return run.mail.staleness(run.now)
-
-
-def _within(spans: Floats, first: NDArray[np.intp], now: float) -> NDArray[np.intp]:
-    """The nodes one of whose ``spans (start, stop)`` it is now."""
-    owners = np.repeat(np.arange(first.size - 1), np.diff(first))
-    return owners[(spans[:, 0] <= now) & (now < spans[:, 1])] if spans.size else owners
 
 
 def _edges(network: Network, staleness: Floats | None) -> Arrays:

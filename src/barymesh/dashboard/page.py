@@ -13,7 +13,8 @@ from jinja2 import Environment
 
 from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
 from barymesh.dashboard.look import SCRIPT, STYLE, TEMPLATE
-from barymesh.dashboard.scene import Barycenter, Nodes, NodeState, Scene
+from barymesh.dashboard.scene import Barycenter, Nodes, Scene
+from barymesh.record import NodeState
 from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
 from barymesh.viz.bokeh_plots import PAINT
 from barymesh.viz.page import EARLY

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.dashboard.folder import in_bytes
-from barymesh.dashboard.scene import Barycenter, Columns, Nodes, NodeState, Scene, distances, layout, thinned
+from barymesh.dashboard.scene import Barycenter, Columns, Nodes, Scene, distances, layout, thinned
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance
 from barymesh.peers.network_file import NetworkFile
 from barymesh.peers.status import ask, state
+from barymesh.record import NodeState
 from barymesh.subsample import MOST_PICTURED, evenly
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
@@ -31,7 +32,7 @@ CALLERS = 32
 DEAD = NodeState.DEAD
 # rows of the history that are kept
 MOST_KEPT = 20_000
-COLUMNS = ("time", "consensus", "distance", "error", "activations", "messages", "bytes")
+COLUMNS = ("time", "consensus_distance", "distance", "error", "activations", "messages", "bytes")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from barymesh.errors import NetworkError
 from barymesh.network.topology import Network
+from barymesh.record import NodeState
 from barymesh.subsample import evenly
 from barymesh.support.points import Support
 
@@ -20,21 +20,6 @@ Columns = Mapping[str, Floats]
 
 # what a page can show, and a browser bear
 MOST_NODES, MOST_EDGES, MOST_ROWS = 2000, 4000, 1000
-
-
-class NodeState(StrEnum):
-    """The values are what people read."""
-
-    STARTING = "starting"
-    WORKING = "at work"
-    CONVERGED = "converged"
-    ASLEEP = "asleep"
-    STUCK = "stuck"
-    DEAD = "dead"
-    ENDED = "ended"
-    LEFT = "not taking part"
-    ELSEWHERE = "on another machine"
-    UNKNOWN = "not heard of"
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,83 @@
-"""What an algorithm is: a pure state machine on a batch of nodes. No clock, no network, no file; engines have those."""
+"""What a decentralised algorithm is: a pure state machine on a batch of nodes. No clock, no network, no file.
+
+The state has a row for each node that this process hosts, and for no other: all nodes in a simulation, some in a
+worker, one at a peer. Nodes are known by two numbers. The *row* of a hosted node is its place in the state; its *id* is
+its number in the network, and the one that messages carry.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.decentralized.inbox import Inbox
+from barymesh.network.topology import Network
+from barymesh.state import S, State
+
+if TYPE_CHECKING:
+    from barymesh.oracle.base import Oracle
+
+__all__ = ["LARGEST", "LIFE", "Algorithm", "AsynchronousAlgorithm", "Batch", "ElasticAlgorithm", "Nodes", "S", "State"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # far beyond any potential, in units of the cost or of reg
 LARGEST = 1e12
-# activations of a node are numbered from a multiple of this, a larger one each time it begins without its memory
+# activations of a node are counted from a multiple of this, a larger one each time it begins without its memory
 LIFE = 2**32
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes of the ``network`` that one process hosts: their ``ids (k,)`` in ascending order, and their ``weights
+    (k,)``, relative to the average over all nodes of the network."""
+
+    network: Network
+    ids: Indices
+    weights: Floats
+
+    @classmethod
+    def all_of(cls, network: Network, weights: Floats) -> Nodes:
+        """All nodes of the network; ``weights (m,)`` sum to 1."""
+        return cls(network, np.arange(network.size), weights[: network.size] * network.size)
+
+    @property
+    def size(self) -> int:
+        """Nodes of the whole network, m."""
+        return self.network.size
+
+    @property
+    def count(self) -> int:
+        """Nodes hosted here, k."""
+        return int(self.ids.size)
+
+    @property
+    def degrees(self) -> Floats:
+        """``(k,)``: the neighbours of each hosted node."""
+        return self.network.degrees[self.ids]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Nodes that act now, each once.
 
-    ``nodes (b,)``; ``numbers (b,)``: how often each has acted before, beyond a multiple of LIFE; ``steps (b,)``: how
-    many activations there were before in the whole network.
+    ``rows (b,)`` of the state; ``counts (b,)``: how often each has acted before, beyond a multiple of LIFE; ``steps
+    (b,)``: how many activations there were before in the whole network. ``places (b,)``: which of the activations that
+    the transport has looked up, for transports that look ahead.
     """
 
-    nodes: Indices
-    numbers: NDArray[np.int64]
+    rows: Indices
+    counts: NDArray[np.int64]
     steps: NDArray[np.int64]
+    places: Indices | None = None
 
 
-class State:
-    """Base of the states: dataclasses of arrays of fixed shape, first axis the node."""
-
-    def saved(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-    @classmethod
-    def restored(cls, stored: dict[str, NDArray[Any]]) -> Any:
-        """The state that ``saved`` gave."""
-        return cls(**{name: value.copy() for name, value in stored.items()})
-
-
-S = TypeVar("S", bound=State)
-
-
-class Method(ABC, Generic[S]):
+class Algorithm(ABC, Generic[S]):
     """What engines need to know of every algorithm. ``width`` numbers make a message.
 
     ``conserves``: whether the duals end feasible, ``sum_i w_i lam_i = 0``, whatever happens. ``elastic``: whether nodes
@@ -57,81 +85,94 @@ class Method(ABC, Generic[S]):
     """
 
     name: str
+    nodes: Nodes
     width: int
     conserves: bool
     elastic = False
 
     @abstractmethod
     def start(self) -> S:
-        """All nodes as they begin."""
+        """The hosted nodes as they begin."""
 
     @abstractmethod
-    def reset(self, state: S, node: int) -> None:
-        """The node forgets everything and begins again."""
+    def reset(self, state: S, row: int) -> None:
+        """The node loses its memory and begins again."""
 
     @abstractmethod
-    def duals(self, state: S, steps: int) -> Floats:
-        """``lam (m, n)`` after so many activations in all."""
+    def duals(self, state: S, steps: int, received: Inbox | None = None) -> Floats:
+        """``lam (k, n)`` after so many activations in the whole network. ``received``: what the hosted nodes have
+        received, where some nodes are hosted elsewhere."""
 
-    def bytes(self, state: S, messages: int) -> int:
-        """What so many messages took: by default each its whole width, in float64."""
-        return 8 * messages * self.width
+    def measures(self, state: S) -> NDArray[np.int64]:
+        """``(k,)``: the numbers of the measures that the nodes have, in the problem."""
+        return np.arange(self.nodes.count)
+
+    def known_oracle(self, state: S, rows: Indices) -> Oracle | None:
+        """The oracle of what the nodes in the ``rows (b,)`` know of their measures by now; None if they know all there
+        is to know."""
+        return None
 
     def stopped(self, state: S) -> NDArray[np.bool_]:
-        """``(m,)``: the nodes that know that the network has converged, and have stopped."""
-        return np.zeros(1, dtype=bool)
+        """``(k,)``: the nodes that know that the network has converged, and have stopped."""
+        return np.zeros(self.nodes.count, dtype=bool)
 
     def node_errors(self, state: S) -> Floats | None:
-        """``(m,)``: how far each node believes to be from the barycenter, in L1, from its own residual and its
+        """``(k,)``: how far each node believes to be from the barycenter, in L1, from its own residual and its
         neighbours' messages; None if nodes cannot know."""
         return None
 
 
-class Algorithm(Method[S]):
-    """An asynchronous algorithm. A newer message of a node replaces an older one."""
+class AsynchronousAlgorithm(Algorithm[S]):
+    """Nodes act on whatever they have received. A newer message of a node replaces an older one.
+
+    ``private``: the columns of a message that are meant for one receiver only, see ``private_receivers``.
+    """
+
+    private = slice(0, 0)
 
     @abstractmethod
     def first_messages(self, state: S) -> Floats:
-        """``(m, width)``: what every node has told its neighbours before time 0."""
+        """``(k, width)``: the messages of the nodes before any of them has acted."""
 
     @abstractmethod
     def activate(self, state: S, batch: Batch, inbox: Inbox) -> Floats:
         """Let the nodes of the batch act on what they have received: change their rows of the state, and return their
         messages ``(b, width)``."""
 
+    def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
+        """``(b,)``: the id of the neighbour that gets the private columns of each message ``(b, width)``, -1 for
+        none."""
+        return np.full(len(messages), -1, dtype=np.int64)
+
     def bounds(self) -> tuple[Floats, Floats]:
         """``lower, upper (width,)``: no node that works as it should sends numbers outside of these."""
         return np.full(self.width, -LARGEST), np.full(self.width, LARGEST)
 
-    def recall(self, state: S, node: int, message: Floats) -> None:
-        """Put into the node's row of the state what its ``message (width,)`` tells of it, as far as ``duals`` of its
-        neighbours depend on it. For engines that have the states of some nodes only."""
 
-
-class Elastic(Algorithm[S]):
-    """An asynchronous algorithm whose nodes may come, go and change their measures."""
+class ElasticAlgorithm(AsynchronousAlgorithm[S]):
+    """An asynchronous algorithm whose nodes may join, leave and change their measures."""
 
     elastic = True
 
     @abstractmethod
-    def leave(self, state: S, node: int) -> None:
-        """The node says goodbye: from its next message on its neighbours do without it."""
+    def leave(self, state: S, row: int) -> None:
+        """The node leaves: from its next message on its neighbours do without it."""
 
     @abstractmethod
-    def join(self, state: S, node: int) -> None:
+    def join(self, state: S, row: int) -> None:
         """The node begins to take part."""
 
     @abstractmethod
-    def absent(self, state: S, node: int) -> None:
+    def absent(self, state: S, row: int) -> None:
         """The node does not take part from the start."""
 
     @abstractmethod
-    def change(self, state: S, node: int, measure: int) -> None:
+    def change(self, state: S, row: int, measure: int) -> None:
         """The node has the measure of this number from now on."""
 
 
-class Rounds(Method[S]):
-    """A synchronous algorithm: all nodes send, everybody waits for everything, all nodes update."""
+class SynchronousAlgorithm(Algorithm[S]):
+    """All nodes send, all wait for everything, all update."""
 
     @abstractmethod
     def messages(self, state: S) -> Floats:

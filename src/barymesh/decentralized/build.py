@@ -11,23 +11,18 @@ from numpy.typing import NDArray
 
 from barymesh.checks import real_number, whole_number
 from barymesh.decentralized import NETWORK_METHODS, WITHOUT_STEP
-from barymesh.decentralized.algorithm import Algorithm, Rounds
+from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes, SynchronousAlgorithm
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.decentralized.baselines.conserving import ConservingA2DWB
 from barymesh.decentralized.baselines.dcwb import DCWB
 from barymesh.decentralized.baselines.gossip_sinkhorn import GossipSinkhorn
-from barymesh.decentralized.baselines.gradients import ExactGradients, Gradients, GradientsOfSome, SampledGradients
 from barymesh.decentralized.baselines.steps import growing_batch, practical_step, theoretical_step
 from barymesh.decentralized.baselines.theta import ThetaSequence
-from barymesh.decentralized.log_gradients import (
-    BestLogGradients,
-    ExactLogGradients,
-    GrowingLogGradients,
-    LogGradients,
-    LogGradientsOfSome,
-)
-from barymesh.decentralized.sinkhorn import Sinkhorn
+from barymesh.decentralized.tree import SpanningTree
 from barymesh.errors import OptionError
+from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
+from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
+from barymesh.methods.entropic import Entropic
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
 from barymesh.specification import build_from_spec
@@ -56,39 +51,34 @@ NEW_SAMPLES = 100
 def build_algorithm(
     method: str,
     problem: Problem,
-    network: Network,
+    nodes: Nodes,
     *,
-    step: float | str | None,
-    batch: Batch | None,
-    staleness: int,
+    step: float | str | None = None,
+    batch: Batch | None = None,
+    staleness: int = 0,
     tol: float = 0.0,
-    frugal: bool = False,
-    own: NDArray[np.intp] | None = None,
-) -> Algorithm[Any] | Rounds[Any]:
-    """The method ready to run. ``step``: a number, "theory", or None for the practical default; ``staleness``: the most
-    activations of the network that a message may be late, for the theory. ``tol``: when nodes may stop by themselves.
-    The problem may have more measures than nodes, for nodes that change theirs; or those of the nodes ``own`` only, in
-    this order, and then only these can act."""
+) -> AsynchronousAlgorithm[Any] | SynchronousAlgorithm[Any]:
+    """The method ready to run on the ``nodes``, whose measures the problem has, in the order of their rows, and perhaps
+    others that nodes change to. ``step``: a number, "theory", or None for the practical default; ``staleness``: the
+    most activations of the network that a message may be late, for the theory; ``tol``: when nodes may stop by
+    themselves."""
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
-    if frugal and method != "sinkhorn":
-        raise OptionError(f"{method} cannot be frugal; sinkhorn can.")
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
     if method == "sinkhorn":
-        return Sinkhorn(problem, network, _log_gradients(batch, problem, own), tol, frugal)
+        return SpanningTree(Entropic(problem, _log_gradients(batch, problem)), nodes, tol)
     if method == "gossip_sinkhorn":
-        return GossipSinkhorn(problem, network, _log_gradients(batch, problem, own))
+        return GossipSinkhorn(nodes, _log_gradients(batch, problem))
+    points, network = problem.support.size, nodes.network
     length = choose_step(step, problem, network, staleness)
     gradients = _gradients(batch, problem, network)
-    if own is not None:
-        gradients = GradientsOfSome(gradients, own, network.size)
     if method == "dcwb":
-        return DCWB(problem, network, gradients, length)
+        return DCWB(points, nodes, gradients, length)
     if method == "a2dwb_conserving":
         # its steps shrink: it may begin with longer ones
-        return ConservingA2DWB(problem, network, gradients, length * (2 if step is None else 1))
-    return A2DWB(problem, network, gradients, length, naive=method == "a2dwb_naive")
+        return ConservingA2DWB(points, nodes, gradients, length * (2 if step is None else 1))
+    return A2DWB(points, nodes, gradients, length, naive=method == "a2dwb_naive")
 
 
 def smoothness(problem: Problem, network: Network) -> float:
@@ -109,18 +99,15 @@ def choose_step(step: float | str | None, problem: Problem, network: Network, st
     return number
 
 
-def _log_gradients(batch: Batch | None, problem: Problem, own: NDArray[np.intp] | None = None) -> LogGradients:
+def _log_gradients(batch: Batch | None, problem: Problem) -> LogGradients:
     """By default all that is known of the measures; what can only be sampled is drawn a little at a time."""
-    found: LogGradients
     if batch is None:
-        found = BestLogGradients(problem, NEW_SAMPLES)
-    elif isinstance(batch, str) and batch == "exact":
-        found = ExactLogGradients(problem)
-    elif isinstance(batch, str | GrowingBatch):
+        return BestLogGradients(problem, NEW_SAMPLES)
+    if isinstance(batch, str) and batch == "exact":
+        return ExactLogGradients(problem)
+    if isinstance(batch, str | GrowingBatch):
         raise OptionError(f'Sinkhorn takes batch="exact" or a number of new samples an activation, not {batch!r}.')
-    else:
-        found = GrowingLogGradients(problem, whole_number("batch", batch, 1))
-    return found if own is None else LogGradientsOfSome(found, own, len(problem.weights))
+    return GrowingLogGradients(problem, whole_number("batch", batch, 1))
 
 
 def _gradients(batch: Batch | None, problem: Problem, network: Network) -> Gradients:

@@ -1,4 +1,8 @@
-"""The simulated mail between nodes: what each has received by when, without keeping a vector for an edge."""
+"""The transport of the simulation: what each node has received by when, without keeping a vector for an edge.
+
+Who receives what does not depend on the numbers in the messages. So it is looked up for a slab of activations at a time
+(``look``), before any of them is carried out.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.core import delivery as kernels
-from barymesh.core import faults as fate_kernels
+from barymesh.core import faults as fault_kernels
 from barymesh.core import inbox as inbox_kernels
 from barymesh.core.aligned import aligned
+from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.inbox import NOWHERE, Inbox, ListedInbox
-from barymesh.engines.complete import Ages, CompleteInbox, CompleteLook
+from barymesh.decentralized.transport import Transport, padded
 from barymesh.network.topology import Network
 from barymesh.resources import memory
 from barymesh.scenario.delays import Delay
@@ -34,10 +39,9 @@ MANY_NUMBERS = 10_000_000
 
 @dataclass(frozen=True)
 class Found:
-    """What the activations of a slab found: activation a received the rows ``slots[first[a]:last[a]]``, and its own
-    message, the node's ``numbers[a]``-th, goes into row ``own[a]``. Activations of one ``level`` do not depend on
-    one another; ``order`` lists all by node, which is kindest to the memory. On a complete network ``ages`` may tell
-    what was received, in place of ``slots``."""
+    """What the activations of a slab have received: activation a the rows ``slots[first[a]:last[a]]`` of the pool; its
+    own message, the node's ``numbers[a]``-th, goes into row ``own[a]``. Activations of one ``level`` do not depend on
+    one another; ``order`` lists all by node, which is kindest to the memory."""
 
     numbers: NDArray[np.int64]
     first: Indices
@@ -47,10 +51,9 @@ class Found:
     order: Indices
     level: Indices
     levels: int
-    ages: Ages | None = None
 
 
-class Mail:
+class Delivery(Transport):
     """Messages of ``width`` numbers on a network with delays and faults; ``seed`` decides the fate of every one."""
 
     def __init__(self, network: Network, width: int, delays: Delay, faults: FaultTable, seed: int) -> None:
@@ -58,7 +61,7 @@ class Mail:
         edges, size = network.neighbours.size, network.size
         # parts of the work, for the threads to share
         self.shares = 2 * numba.get_num_threads()
-        self.columns = -(-width // inbox_kernels.LANES) * inbox_kernels.LANES
+        self.columns = padded(width)
         self.offsets = network.offsets
         self.neighbours = network.neighbours.astype(np.uint32)
         table = delays.table(network)
@@ -70,11 +73,8 @@ class Mail:
         self.fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
         self.names: NDArray[np.uint64] = np.empty(edges, dtype=np.uint64)
         receiver = np.repeat(np.arange(size), np.diff(network.offsets))
-        fate_kernels.name_edges(np.uint64(seed % 2**64), network.neighbours, receiver, self.names)
+        fault_kernels.name_edges(np.uint64(seed % 2**64), network.neighbours, receiver, self.names)
         self.edge_keys = (self.names >> np.uint64(32)).astype(np.uint32)
-        self.complete: CompleteLook | None = None
-        if self.fast and CompleteLook.applies(network, self.least):
-            self.complete = CompleteLook(size, self.edge_keys, self.spacing, self.least, self.most, self.shares)
         self.held_number: NDArray[np.int32] = np.full(edges, -1, dtype=np.int32)
         self.held_slot: NDArray[np.int32] = np.zeros(edges, dtype=np.int32)
         self.since = np.zeros(size)
@@ -85,7 +85,7 @@ class Mail:
         # what the last look found: kept, because new memory for every slab would cost more than the look
         self.found: NDArray[np.int32] = np.empty((2, 0), dtype=np.int32)
         self.sent_since_settled = 0
-        self.messages = 0
+        self.looked_up: Found | None = None
 
     def _make_rings(self, length: int) -> None:
         size = self.network.size
@@ -98,7 +98,6 @@ class Mail:
         rows = self._take(self.network.size, 0.0)
         inbox_kernels.deposit(rows, messages, self.pool)
         self.held_slot[:] = rows[self.network.neighbours]
-        self.messages += self.network.neighbours.size
 
     def look(self, nodes: Indices, times: Floats, now: float) -> Found:
         """What these activations, in the order of time and later than any before, find in their mail.
@@ -115,16 +114,11 @@ class Mail:
         independent = count == 0 or times[0] + self.least > times[-1]
         # a node that acts once finds what it holds from now on: no need for a copy
         once = self.fast and most <= 1 and independent
-        ages = None
-        if once and self.complete is not None and count:
-            ages = self.complete.look(nodes, times, newest, self.ring_time, self.ring_slot)
         total = 0 if once else int(starts[-1])
         if self.found.shape[1] < total:
             self.found = np.empty((2, total), dtype=np.int32)
         numbers, slots = self.found[:, :total]
-        if ages is not None:
-            pass  # what is held on the edges is brought up to date when next needed, by ``_settle``
-        elif self.fast:
+        if self.fast:
             self._look_fast(reach, order, group, nodes, times, starts, newest, numbers, slots)
         else:
             kernels.look(
@@ -144,16 +138,12 @@ class Mail:
             levels = most
         self.acted = newest + 1
         self.sent_since_settled += most
-        self.messages += int(starts[-1])
-        if self.faults.rates[1] > 0:
-            self.messages += fate_kernels.count_copies(
-                self.names, self.offsets, self.network.reverse, nodes, number, self.faults.rates[1]
-            )
         if once:
-            return Found(
-                number, self.offsets[nodes], self.offsets[nodes + 1], self.held_slot, own, order, level, levels, ages
-            )
-        return Found(number, starts[:-1], starts[1:], slots, own, order, level, levels)
+            first, last = self.offsets[nodes], self.offsets[nodes + 1]
+            self.looked_up = Found(number, first, last, self.held_slot, own, order, level, levels)
+        else:
+            self.looked_up = Found(number, starts[:-1], starts[1:], slots, own, order, level, levels)
+        return self.looked_up
 
     def _look_fast(
         self, reach: int, order: Indices, group: Indices, nodes: Indices, times: Floats, starts: Indices,
@@ -170,20 +160,22 @@ class Mail:
             *self.spacing, self.held_number, self.held_slot, self.ring_slot, numbers, slots,
         )  # fmt: skip
 
-    def receive(self, found: Found, batch: Indices) -> Inbox:
-        """What the activations ``batch`` have received."""
-        if found.ages is not None:
-            return CompleteInbox(self.pool, self.width, found.ages, batch)
-        return ListedInbox(self.pool, self.width, found.slots, found.first[batch], found.last[batch], self.shares)
+    def receive(self, batch: Batch) -> Inbox:
+        """What the activations ``batch.places`` of those last looked up have received."""
+        found, places = self.looked_up, batch.places
+        assert found is not None
+        return ListedInbox(self.pool, self.width, found.slots, found.first[places], found.last[places], self.shares)
 
-    def send(self, found: Found, batch: Indices, messages: Floats) -> None:
-        """Hand in the messages ``(b, width)`` of the activations ``batch``."""
-        inbox_kernels.deposit(found.own[batch], messages, self.pool)
+    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
+        """Take the messages. The private columns are left in: algorithms do not read those of others, and one copy of
+        a message serves all receivers."""
+        assert self.looked_up is not None
+        inbox_kernels.deposit(self.looked_up.own[batch.places], messages, self.pool)
 
     def round(self, number: int, start: float) -> tuple[float, int]:
         """Everybody sends its message ``number`` to all neighbours at time ``start`` or as soon as it can: when the
         last one has arrived, and how many were sent."""
-        end, sent = fate_kernels.round_end(
+        end, sent = fault_kernels.round_end(
             number, start, self.offsets, self.neighbours, self.names, *self.delay, *self.fate,
             self.faults.idle, self.faults.idle_first,
         )  # fmt: skip
@@ -211,16 +203,6 @@ class Mail:
         """Seconds, at ``now``, since the message that each receiver last found from each neighbour was sent,
         ``(edges,)``. Changes nothing."""
         number = self.held_number
-        if self.complete is not None:
-            # what is held is brought up to date seldom there: look, and forget it again
-            kept = self.held_number.copy(), self.held_slot.copy()
-            everybody, nothing = np.arange(self.network.size), np.empty(0, dtype=np.int32)
-            self._look_fast(
-                self.sent_since_settled, everybody, np.arange(self.network.size + 1), everybody,
-                np.full(self.network.size, whole_ticks(now)), self.offsets, self.acted - 1, nothing, nothing,
-            )  # fmt: skip
-            number = self.held_number.copy()
-            self.held_number[:], self.held_slot[:] = kept
         sender, length = self.network.neighbours, self.ring_time.shape[1]
         # one that has left the ring is at least as old as the oldest there
         seen = np.maximum(number, self.acted[sender] - length)
@@ -253,12 +235,7 @@ class Mail:
         """
         used = np.zeros(len(self.pool), dtype=bool)
         used[NOWHERE] = True
-        oldest = -1
-        if self.complete is not None:
-            oldest = self.complete.keep(self.acted - 1, now, self.ring_time, self.ring_slot, used)
-        if oldest >= 0:
-            pass  # whoever looks finds something newer than what the edges hold
-        elif self.fast:
+        if self.fast:
             everybody = np.arange(self.network.size)
             nothing = np.empty(0, dtype=np.int32)
             self._look_fast(
@@ -295,14 +272,14 @@ class Mail:
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """All that changes, as arrays."""
-        counts = np.array([self.sent_since_settled, self.messages])
+        counts = np.array([self.sent_since_settled])
         names = ("held_number", "held_slot", "since", "acted", "ring_time", "ring_slot", "pool", "free")
         return {**{name: getattr(self, name) for name in names}, "counts": counts}
 
     def restore(self, stored: dict[str, NDArray[Any]]) -> None:
         """Go on from what ``saved`` gave."""
         stored = dict(stored)
-        self.sent_since_settled, self.messages = map(int, stored.pop("counts"))
+        self.sent_since_settled = int(stored.pop("counts")[0])
         pool = stored.pop("pool")
         self.pool = aligned(pool.shape, float)
         self.pool[:] = pool

@@ -9,15 +9,16 @@ import asyncio
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from barymesh.engines.supervisor import MOST_STARTS, Worker, equal_shares, run_workers
-from barymesh.engines.worker import Assignment, Question, Report, Shard
+from barymesh.engines.runtime import Snapshot
+from barymesh.engines.supervisor import MOST_STARTS, WorkerHandle, equal_shares, run_workers
+from barymesh.engines.worker import Assignment, CertificateRequest, Worker
 from barymesh.errors import BarymeshError, OptionError
-from barymesh.measures.lazy import Stays
+from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
@@ -28,7 +29,7 @@ from barymesh.result import Result
 def run_processes(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run in processes, record on the way, and certify what comes out."""
     for measure in problem.measures:
-        if isinstance(measure, Stays) and measure.at is not None:
+        if isinstance(measure, Lazy) and measure.at is not None:
             raise OptionError(
                 f"{measure!r} is at {measure.at}; processes run on this machine. Use engine='ray', or leave out at=."
             )
@@ -37,45 +38,47 @@ def run_processes(problem: Problem, network: Network, options: RunOptions) -> Re
 
 
 @contextmanager
-def _here(shares: list[tuple[int, ...]]) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], Worker]]]:
+def _here(
+    shares: list[tuple[int, ...]],
+) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], WorkerHandle]]]:
     with tempfile.TemporaryDirectory(prefix="barymesh-") as folder:
-        yield shares, lambda told: Process(told, folder)
+        yield shares, lambda assignment: Process(assignment, folder)
 
 
-class Process(Worker):
+class Process(WorkerHandle):
     """A worker in a process of its own."""
 
-    def __init__(self, told: Assignment, folder: str) -> None:
-        super().__init__(told)
+    def __init__(self, assignment: Assignment, folder: str) -> None:
+        super().__init__(assignment)
         self.folder, self.starts = folder, 0
         self._start()
 
     def _start(self) -> None:
         if self.starts == MOST_STARTS:
-            self.give_up("Its last words are on the terminal.")
+            self.give_up("Its last error is on the terminal.")
         self.starts += 1
         context = get_context("spawn")
         self.line, theirs = context.Pipe()
         with one_thread_each():
-            self.process = context.Process(target=_work, args=(self.told, self.folder, theirs), daemon=True)
+            self.process = context.Process(target=_work, args=(self.assignment, self.folder, theirs), daemon=True)
             self.process.start()
         theirs.close()
 
     def look(self) -> None:
         try:
             while self.line.poll():
-                self.hear(self.line.recv())
+                self.take(self.line.recv())
         except (EOFError, ConnectionResetError):
             self.begin_again()
             self.process.join()
             self._start()
-            if self.question is not None:
-                self.ask(self.question)
+            if self.request is not None:
+                self.ask(self.request)
 
-    def ask(self, question: Question) -> None:
-        super().ask(question)
+    def ask(self, request: CertificateRequest) -> None:
+        super().ask(request)
         try:
-            self.line.send(question)
+            self.line.send(request)
         except (BrokenPipeError, ConnectionResetError):
             # it is dead: the next look starts it again, and asks again
             return
@@ -94,35 +97,35 @@ def _endpoint(folder: str, number: int) -> str:
     return f"ipc://{folder}/{number}"
 
 
-def _work(told: Assignment, folder: str, line: Connection) -> None:
+def _work(assignment: Assignment, folder: str, line: Connection) -> None:
     """The life of a worker: run until the caller ends it, or is gone."""
-    # Ctrl-C is for the caller, who tells its workers
+    # Ctrl-C is for the caller, which ends its workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        asyncio.run(_run(told, folder, line))
+        asyncio.run(_run(assignment, folder, line))
     except BarymeshError as error:
         line.send(error)
 
 
-async def _run(told: Assignment, folder: str, line: Connection) -> None:
-    neighbours = [told.neighbour(k, _endpoint(folder, k), None) for k in told.around]
-    shard = Shard(told, _endpoint(folder, told.number), neighbours, None, Path(folder))
+async def _run(assignment: Assignment, folder: str, line: Connection) -> None:
+    neighbours = [assignment.neighbour(k, _endpoint(folder, k), None) for k in assignment.around]
+    worker = Worker(assignment, _endpoint(folder, assignment.number), neighbours, None, Path(folder))
 
-    def tell(report: Report) -> None:
+    def send(report: Snapshot) -> None:
         try:
             line.send(report)
         except (BrokenPipeError, ConnectionResetError):
             # the caller is gone
-            shard.runtime.stop()
+            worker.runtime.stop()
 
     def answer() -> None:
         try:
-            line.send(shard.answer(line.recv()))
+            line.send(worker.certify(line.recv()))
         except (EOFError, BrokenPipeError, ConnectionResetError):
             asyncio.get_running_loop().remove_reader(line.fileno())
-            shard.runtime.stop()
+            worker.runtime.stop()
 
     asyncio.get_running_loop().add_reader(line.fileno(), answer)
-    with shard.store:
-        async with shard.links:
-            await shard.run(tell)
+    with closing(worker):
+        async with worker.links:
+            await worker.run(send)

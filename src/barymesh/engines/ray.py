@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barymesh.engines.supervisor import MOST_STARTS, Worker, equal_shares, run_workers
-from barymesh.engines.worker import REPORT, Assignment, Question, Report, Shard, Share
+from barymesh.engines.runtime import Snapshot
+from barymesh.engines.supervisor import MOST_STARTS, WorkerHandle, equal_shares, run_workers
+from barymesh.engines.worker import REPORT, Assignment, CertificateRequest, Worker
 from barymesh.errors import BarymeshError, NetworkError, OptionError
-from barymesh.measures.lazy import Stays
+from barymesh.exact.certificate import Certificate
+from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
@@ -49,22 +51,22 @@ LEAVE = 10.0
 
 def run_ray(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run on a Ray cluster, record on the way, and certify what comes out."""
-    places = [measure.at if isinstance(measure, Stays) else None for measure in problem.measures]
+    places = [measure.at if isinstance(measure, Lazy) else None for measure in problem.measures]
     return run_workers(problem, network, options, _there(places, options))
 
 
 @contextmanager
 def _there(
     places: list[str | None], options: RunOptions
-) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], Worker]]]:
+) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], WorkerHandle]]]:
     """``places``: the machine of each node, None for any."""
     crew: dict[int, Actor] = {}
     with connected(options.address, min(options.workers or available_cores(), len(places))) as own:
 
-        def launch(told: Assignment) -> Worker:
+        def launch(assignment: Assignment) -> WorkerHandle:
             host, folder = (None, options.folder) if own is None else (LOOPBACK, options.folder or own)
-            crew[told.number] = Actor(told, crew, host, places[told.nodes[0]], folder)
-            return crew[told.number]
+            crew[assignment.number] = Actor(assignment, crew, host, places[assignment.nodes[0]], folder)
+            return crew[assignment.number]
 
         yield placed_shares(places, options.workers), launch
 
@@ -148,7 +150,7 @@ def _settings_kept() -> Iterator[None]:
 
 
 def _set(**settings: str | None) -> None:
-    """Ray reads these settings once, when it is loaded, so it must be told to read them again."""
+    """Ray reads these settings once, when it is loaded, so it must be assignment to read them again."""
     from ray._raylet import AuthenticationTokenLoader, Config
 
     for name, value in settings.items():
@@ -199,13 +201,18 @@ class Contact:
     public_key: str
 
 
-class Actor(Worker):
+class Actor(WorkerHandle):
     """A worker that Ray supervises. There is one call to it at a time; the first of each life opens its links."""
 
     def __init__(
-        self, told: Assignment, crew: dict[int, Actor], host: str | None, place: str | None, folder: str | Path | None
+        self,
+        assignment: Assignment,
+        crew: dict[int, Actor],
+        host: str | None,
+        place: str | None,
+        folder: str | Path | None,
     ) -> None:
-        super().__init__(told)
+        super().__init__(assignment)
         self.crew = crew
         self.contact: Contact | None = None
         self.opening, self.failures = True, 0
@@ -221,7 +228,7 @@ class Actor(Worker):
                 resources={} if place is None else {f"node:{place}": PINNED},
                 runtime_env={"env_vars": ONE_THREAD},
             )
-            .remote(told, host, folder)
+            .remote(assignment, host, folder)
         )
 
     def look(self) -> None:
@@ -233,7 +240,7 @@ class Actor(Worker):
         if not ray.wait([self.call], timeout=0)[0]:
             return
         done, self.call = self.call, None
-        self.due = time.monotonic() + min(self.told.options.record_every, REPORT)
+        self.due = time.monotonic() + min(self.assignment.options.record_every, REPORT)
         try:
             said = _got(done)
         except RayActorError as error:
@@ -242,13 +249,13 @@ class Actor(Worker):
         if self.opening:
             self._meet(said)
         else:
-            self.hear(said)
+            self.take(said)
 
     def _next_call(self) -> Any:
         if self.opening:
             return self.actor.open.remote()
-        if self.question is not None and self.share is None:
-            return self.actor.answer.remote(self.question)
+        if self.request is not None and self.bounds is None:
+            return self.actor.answer.remote(self.request)
         return self.actor.report.remote()
 
     def _lost(self, error: RayActorError) -> None:
@@ -258,8 +265,8 @@ class Actor(Worker):
             self.give_up(f"Ray says: {' '.join(str(error).split())}")
         self.opening = True
 
-    def ask(self, question: Question) -> None:
-        super().ask(question)
+    def ask(self, request: CertificateRequest) -> None:
+        super().ask(request)
         self.due = 0.0
 
     def _meet(self, contact: Contact) -> None:
@@ -268,10 +275,10 @@ class Actor(Worker):
         if contact != self.contact:
             self.begin_again()
         self.contact = contact
-        for other in (self.crew[k] for k in self.told.around if k in self.crew):
+        for other in (self.crew[k] for k in self.assignment.around if k in self.crew):
             if other.contact is not None:
-                self.meetings.append(self.actor.meet.remote(other.told.number, other.contact))
-                self.meetings.append(other.actor.meet.remote(self.told.number, contact))
+                self.meetings.append(self.actor.meet.remote(other.assignment.number, other.contact))
+                self.meetings.append(other.actor.meet.remote(self.assignment.number, contact))
 
     def _attend_meetings(self) -> None:
         """Whoever died in between meets them all again; other errors must not get lost."""
@@ -304,13 +311,13 @@ def _got(call: Any) -> Any:
 class Station:
     """Made anew in every life of the worker. ``host``: the address to listen at, None for that of the machine."""
 
-    def __init__(self, told: Assignment, host: str | None, folder: str | Path | None) -> None:
-        self.told, self.host = told, host
+    def __init__(self, assignment: Assignment, host: str | None, folder: str | Path | None) -> None:
+        self.assignment, self.host = assignment, host
         above = Path(tempfile.gettempdir() if folder is None else folder)
-        self.folder = above / f"barymesh-{told.run}" / str(told.number)
+        self.folder = above / f"barymesh-{assignment.run}" / str(assignment.number)
         self.contact: Contact | None = None
         self.contacts: dict[int, Contact] = {}
-        self.latest: Report | None = None
+        self.latest: Snapshot | None = None
         self.changing = asyncio.Lock()
 
     async def open(self) -> Contact:
@@ -319,51 +326,51 @@ class Station:
             if self.contact is None:
                 keys = KeyPair.create()
                 address = self.host or ray.util.get_node_ip_address()
-                self.shard = await asyncio.to_thread(self._built, f"tcp://{_bracketed(address)}:0", keys)
-                await self.shard.links.__aenter__()
-                self.work = asyncio.create_task(self.shard.run(self._keep))
-                self.contact = Contact(self.shard.links.endpoint, keys.public)
+                self.worker = await asyncio.to_thread(self._built, f"tcp://{_bracketed(address)}:0", keys)
+                await self.worker.links.__aenter__()
+                self.work = asyncio.create_task(self.worker.run(self._keep))
+                self.contact = Contact(self.worker.links.endpoint, keys.public)
             return self.contact
 
-    def _built(self, endpoint: str, keys: KeyPair) -> Shard:
+    def _built(self, endpoint: str, keys: KeyPair) -> Worker:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Shard(self.told, endpoint, [], keys, self.folder)
+        return Worker(self.assignment, endpoint, [], keys, self.folder)
 
-    def _keep(self, report: Report) -> None:
+    def _keep(self, report: Snapshot) -> None:
         self.latest = report
 
     async def meet(self, number: int, contact: Contact) -> None:
         """A neighbour is there, perhaps in a new life."""
         async with self.changing:
             known = self.contacts.get(number)
-            # one that is not open yet is told of all when it is
+            # one that is not open yet is assignment of all when it is
             if self.contact is None or known == contact:
                 return
-            neighbour = self.told.neighbour(number, contact.endpoint, contact.public_key)
+            neighbour = self.assignment.neighbour(number, contact.endpoint, contact.public_key)
             if known is not None:
-                await self.shard.links.remove(neighbour.name)
-            self.shard.links.add(neighbour)
+                await self.worker.links.remove(neighbour.name)
+            self.worker.links.add(neighbour)
             self.contacts[number] = contact
 
-    async def report(self) -> Report | None:
+    async def report(self) -> Snapshot | None:
         """What its nodes knew last."""
         if self.work.done():
             self.work.result()
         return self.latest
 
-    async def answer(self, asked: Question) -> Share:
+    async def answer(self, asked: CertificateRequest) -> Certificate:
         """Its share of the certificate."""
-        return await asyncio.to_thread(self.shard.answer, asked)
+        return await asyncio.to_thread(self.worker.certify, asked)
 
     async def leave(self) -> None:
         """Stop, and leave no file behind."""
         # one that is about to open would make its files again
         async with self.changing:
             if self.contact is not None:
-                self.shard.runtime.stop()
+                self.worker.runtime.stop()
                 await asyncio.gather(self.work, return_exceptions=True)
-                await self.shard.links.close()
-                self.shard.store.close()
+                await self.worker.links.close()
+                self.worker.close()
             shutil.rmtree(self.folder, ignore_errors=True)
             with suppress(OSError):
                 # unless others on this machine still have theirs in it

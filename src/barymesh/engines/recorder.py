@@ -1,108 +1,114 @@
-"""What a run leaves behind: the metrics at chosen virtual times, measured with the exact oracle from outside."""
+"""What a run on a network leaves behind: a row of figures at each record, whichever engine runs it."""
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.decentralized.host import Traffic, View
 from barymesh.errors import NumericalError
+from barymesh.exact.reference import Reference
 from barymesh.history import History
-from barymesh.metrics import consensus_distance, feasibility_residual, total_variation
+from barymesh.metrics import consensus_distance, consensus_error, feasibility_residual, total_variation
 from barymesh.network.topology import Network
-from barymesh.oracle import build_oracle
-from barymesh.problem import PRECISIONS, Problem
+from barymesh.problem import Problem
+from barymesh.record import NodeDetails, Record
 from barymesh.subsample import MOST_PICTURED, evenly
 
 Floats = NDArray[np.float64]
 
-COLUMNS = ("time", "dual_objective", "consensus", "feasibility", "tv", "gap", "activations", "messages", "bytes")
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The true barycenter, ``weights (n,)``, and ``optimum``, the dual objective there."""
-
-    weights: Floats
-    optimum: float
+COLUMNS = (
+    "time", "dual_objective", "consensus", "consensus_distance", "feasibility", "tv", "dual_error", "activations",
+    "messages", "bytes",
+)  # fmt: skip
+WITH_REFERENCE = ("tv", "dual_error")
 
 
 class Recorder:
-    """Measures the state of a run, now and then.
+    """Keeps the history of a run. ``seconds`` is the time this took, apart from the algorithm's own; ``snapshots``: the
+    estimates of some nodes at every record, if wanted; ``virtual``: whether time is virtual."""
 
-    ``seconds`` is the time this took, apart from the algorithm's own. ``snapshots``: the estimates of some nodes at
-    every record, if asked for.
-    """
-
-    def __init__(self, problem: Problem, network: Network, reference: Reference | None, snapshots: bool) -> None:
-        self.problem, self.network, self.reference = problem, network, reference
-        self.oracle = build_oracle(
-            problem.atoms, problem.support, problem.cost, problem.reg, PRECISIONS[problem.precision]
-        )
-        self.everybody = np.arange(network.size)
+    def __init__(
+        self, problem: Problem, network: Network, *, reference: Reference | None = None, snapshots: bool = False,
+        virtual: bool = False,
+    ) -> None:  # fmt: skip
+        self.problem, self.network, self.reference, self.virtual = problem, network, reference, virtual
         self.rows: list[tuple[float, ...]] = []
         self.pictured = evenly(network.size, MOST_PICTURED) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
-        # what the nodes believed at the last record, (m, n)
-        self.estimates: Floats = np.empty((0, problem.support.size))
         self.seconds = 0.0
 
+    def weights(self, members: NDArray[np.bool_]) -> Floats:
+        """``(m,)``, with sum 1: the weights of the nodes that are members, 0 for the others."""
+        weights = np.where(members, self.problem.weights[: members.size], 0.0)
+        return np.asarray(weights / weights.sum())
+
     def record(
-        self, now: float, duals: Floats, activations: int, messages: int, sent: int,
-        present: NDArray[np.bool_] | None = None, measures: NDArray[np.int64] | None = None,
-    ) -> None:  # fmt: skip
-        """Measure the duals ``(m, n)`` at time ``now``, of the nodes ``present (m,)`` with ``measures (m,)``."""
+        self, now: float, view: View, members: NDArray[np.bool_], activations: int, traffic: Traffic,
+        details: Callable[[], NodeDetails],
+    ) -> Record:  # fmt: skip
+        """Add a row for time ``now``: what all nodes know, the barycenter being that of the ``members (m,)``."""
         began = time.perf_counter()
-        who = np.ones(self.network.size, dtype=bool) if present is None else present
-        weights = np.where(who, self.problem.weights[: who.size], 0.0)
-        weights /= weights.sum()
-        values, p = self.oracle.value_and_gradient(duals, self.everybody if measures is None else measures)
-        objective = float(weights @ values)
+        weights, p = self.weights(members), view.estimates
+        objective = float(weights @ view.values)
         if not (np.isfinite(objective) and np.isfinite(p).all()):
             raise NumericalError(
                 f"The duals are no longer finite numbers at time {now:.6g}. If a step was given, it is too large: give "
                 "a smaller one, or leave it out."
             )
+        mean = weights @ p
+        mean = mean / mean.sum()
         known = self.reference
-        self.rows.append(
-            (
-                now,
-                objective,
-                self._consensus(p, who),
-                feasibility_residual(duals, weights),
-                np.nan if known is None else total_variation(p[who], known.weights),
-                np.nan if known is None else objective - known.optimum,
-                activations,
-                messages,
-                float(sent),
-            )
+        row = (
+            now,
+            objective,
+            consensus_error(p, mean, weights),
+            self._consensus_distance(p, members),
+            feasibility_residual(view.duals, weights),
+            np.nan if known is None else total_variation(p[members], known.weights),
+            np.nan if known is None else objective - known.optimum,
+            activations,
+            traffic.messages,
+            traffic.bytes,
         )
-        self.estimates = p
+        self.rows.append(tuple(float(value) for value in row))
         if self.pictured is not None:
             self.snapshots.append(p[self.pictured].astype(np.float32))
         self.seconds += time.perf_counter() - began
+        return Record(
+            step=activations,
+            time=now,
+            figures={name: value for name, value in zip(COLUMNS, self.rows[-1], strict=True) if math.isfinite(value)},
+            weights=mean,
+            support=self.problem.support,
+            size=self.network.size,
+            find_estimates=lambda nodes: p[nodes],
+            network=self.network,
+            virtual=self.virtual,
+            find_details=details,
+        )
 
-    def _consensus(self, p: Floats, who: NDArray[np.bool_]) -> float:
-        """The consensus distance over the edges between those who are there. If these are all pairs, it is their number
-        times the squared distances from the mean, ``k sum_i |p_i - mean|^2``."""
+    def _consensus_distance(self, p: Floats, members: NDArray[np.bool_]) -> float:
+        """Over the edges between members. If these are all pairs, it is their number times the squared distances from
+        the mean, ``k sum_i |p_i - mean|^2``."""
         edges = self.network.edges
-        if 2 * len(edges) == who.size * (who.size - 1):
-            here = p[who]
+        if 2 * len(edges) == members.size * (members.size - 1):
+            here = p[members]
             return float(len(here) * ((here - here.mean(axis=0)) ** 2).sum())
-        return consensus_distance(p, edges if who.all() else edges[who[edges].all(axis=1)])
+        return consensus_distance(p, edges if members.all() else edges[members[edges].all(axis=1)])
 
     @property
     def history(self) -> History:
-        """All records, as named columns; without a reference there is no ``tv`` and no ``gap``."""
+        """All records, as named columns; without a reference there is no ``tv`` and no ``dual_error``."""
         table = np.array(self.rows, dtype=float).reshape(-1, len(COLUMNS))
-        columns = {name: table[:, k] for k, name in enumerate(COLUMNS)}
-        if self.reference is None:
-            del columns["tv"], columns["gap"]
-        return History(columns)
+        missing = WITH_REFERENCE if self.reference is None else ()
+        return History({name: table[:, k] for k, name in enumerate(COLUMNS) if name not in missing})
 
     @property
     def kept_snapshots(self) -> NDArray[np.float32] | None:
-        """``(records, nodes, n)``, or None if they were not asked for."""
+        """``(records, nodes, n)``, or None if they were not wanted."""
         return np.array(self.snapshots) if self.pictured is not None else None

@@ -1,7 +1,8 @@
-"""A peer at work: its nodes act on their own clock, on whatever has arrived, and nobody waits for anybody.
+"""A process at work: its nodes act on their own clock, on whatever has arrived, and never wait for others.
 
-What the nodes must remember is on disk before the messages that depend on it leave. So a peer may be killed at any
-instant: when it starts again it goes on from there, and the others never hear two different things under one number.
+What the nodes must remember is on disk before the messages that depend on it leave. So a process may be killed at any
+instant: when it starts again it continues from there, and the others never receive two different messages under one
+number.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,13 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import real_number
-from barymesh.engines.host import Host
+from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes
+from barymesh.decentralized.build import build_algorithm
+from barymesh.decentralized.host import Host
+from barymesh.engines.node_memory import NodeMemory
+from barymesh.engines.socket_transport import SocketTransport
 from barymesh.errors import OptionError
 from barymesh.io.atomic import replacing
 from barymesh.io.slot_file import SlotFile
-from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
+from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
+from barymesh.transport.subscriber import Neighbour
+from barymesh.transport.wire import MessageFormat
 
 _log = logging.getLogger(__name__)
 
@@ -33,10 +40,10 @@ Floats = NDArray[np.float64]
 
 
 class Ending(StrEnum):
-    """Why a peer ended its work."""
+    """Why a process ended its work."""
 
     CONVERGED = "the network has converged to the tolerance"
-    FINISHED = "the duration asked for is over"
+    OUT_OF_TIME = "the duration is over"
     STOPPED = "it was asked to stop"
 
 
@@ -57,76 +64,115 @@ class Pace:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the nodes of a peer know now. ``weights (k, n)``: their estimates of the barycenter; ``errors (k,)``: how
-    far they believe to be from it, in L1, NaN where they cannot tell."""
+    """What the nodes of a process know now. ``weights (k, n)``: their estimates of the barycenter; ``duals (k, n)``,
+    and the ``values (k,)`` of their dual functions there; ``errors (k,)``: how far they believe to be from the
+    barycenter, in L1, NaN where they cannot tell; ``activations`` of all nodes together; ``messages`` and ``bytes``
+    that they have sent in this life."""
 
     nodes: NDArray[np.intp]
     weights: Floats
     duals: Floats
+    values: Floats
     errors: Floats
     activations: int
+    messages: int
+    bytes: int
     stopped: bool
     seconds: float
 
 
-class Runtime:
-    """Runs the nodes of ``host``, whose measures ``problem`` has, over ``links``.
+def hosted_algorithm(method: str, problem: Problem, nodes: Nodes, **options: Any) -> AsynchronousAlgorithm[Any]:
+    """The method for the nodes of a process, whose measures the problem has; ``options`` as for ``build_algorithm``."""
+    algorithm = build_algorithm(method, problem, nodes, **options)
+    if not isinstance(algorithm, AsynchronousAlgorithm):
+        raise OptionError(
+            f"{method} is synchronous: its nodes wait for one another. Real networks need another method."
+        )
+    return algorithm
 
-    ``store``: where their memory is kept, None for nowhere. ``began``: when the run began, in seconds since 1970: from
-    it, and the pace, nodes tell how often the others have acted.
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process is on the network: the ``endpoint`` it listens at, with its key pair ``curve``, the peers that it
+    talks to, and the id of the ``run`` that all its messages carry."""
+
+    run: str
+    endpoint: str
+    neighbours: Iterable[Neighbour]
+    curve: KeyPair | None
+
+
+class Runtime:
+    """Runs an algorithm on its nodes, whose measures the ``problem`` has.
+
+    ``began``: when the run began, in seconds since 1970: from it, and the pace, nodes tell how often the others have
+    acted, and incarnations are told apart. ``state_file``: where the nodes' memory is kept, None for nowhere;
+    ``about``: what tells this memory from that of other runs. ``incarnation``: by default it follows from ``began``.
     """
 
     def __init__(
-        self, host: Host[Any], links: Links, problem: Problem, pace: Pace, store: SlotFile | None = None,
-        began: float | None = None,
+        self, algorithm: AsynchronousAlgorithm[Any], problem: Problem, place: Place, pace: Pace, *,
+        began: float | None = None, state_file: Path | None = None, about: str = "", incarnation: int | None = None,
     ) -> None:  # fmt: skip
-        self.host, self.links, self.pace, self.store = host, links, pace, store
-        # from here on the clock on the wall may jump: only the steady one is asked
-        self._began = time.monotonic() - (0.0 if began is None else time.time() - began)
-        self._oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
-        self._points = problem.support.points
-        self._asked = asyncio.Event()
+        elapsed = 0.0 if began is None else time.time() - began
+        # from here on the wall clock may jump: only the steady one is used
+        self._began = time.monotonic() - elapsed
+        self.pace, self._points = pace, problem.support.points
+        life = incarnation_after(elapsed) if incarnation is None else incarnation
+        message_format = MessageFormat(place.run, *algorithm.bounds(), private=algorithm.private)
+        nodes = algorithm.nodes
+        self.links = Links(nodes.ids.tolist(), place.endpoint, place.neighbours, message_format, curve=place.curve)
+        self.transport = SocketTransport(nodes, self.links, algorithm.width, life)
+        self.host = Host(algorithm, self.transport, problem, life)
+        self.memory = NodeMemory(self.host, self.transport, about)
+        self._stop = asyncio.Event()
         self._random = np.random.default_rng()
-        if store is not None and (kept := store.read()) is not None:
-            host.restore(kept)
-            links.recall(host.marks)
-            _log.info("going on after %d activations", host.activations)
+        self.store = None if state_file is None else SlotFile(state_file, len(self.memory.pack()))
+        if self.store is not None:
+            try:
+                if (kept := self.store.read()) is not None:
+                    self.memory.unpack(kept)
+                    _log.info("continuing after %d activations", self.host.activations)
+            except BaseException:
+                self.store.close()
+                raise
 
     def warm_up(self) -> None:
-        """Compile what is not compiled yet, which may take half a minute: nobody shall have to wait for it later."""
-        self._oracle.value_and_gradient(self.host.rehearse())
+        """Compile what is not compiled yet, which may take half a minute, before others depend on this process."""
+        algorithm, batch = self.host.algorithm, self.host.batch(0)
+        twin = algorithm.start()
+        for _ in range(2):
+            algorithm.activate(twin, batch, self.transport.inbox(batch.rows))
+        self.snapshot()
 
     def stop(self) -> None:
         """Ask it to end after the activation at hand."""
-        self._asked.set()
+        self._stop.set()
 
     async def run(
         self, *, duration: float | None = None, linger: float | None = None,
-        every: float = 1.0, tell: Callable[[Snapshot], None] | None = None,
+        every: float = 1.0, report: Callable[[Snapshot], None] | None = None,
     ) -> Ending:  # fmt: skip
         """Work until ``duration`` seconds are over, until ``linger`` seconds after the nodes know that the network has
-        converged (None: go on, as others may still need to hear from them, or bring new data), or until asked to stop.
+        converged (None: go on, as others may still need their messages, or bring new data), or until asked to stop.
 
-        ``tell`` is called with a Snapshot every so many seconds, and at the end.
+        ``report`` is called with a Snapshot every so many seconds, and at the end.
         """
-        started = time.monotonic()
+        due = started = time.monotonic()
         converged: float | None = None
-        told = -np.inf
-        due = started
+        reported = -np.inf
         while True:
             now = time.monotonic()
-            for message in self.links.newest().values():
-                self.host.hear(message.sender, message.vector(), message.mark)
-            said = self.host.act(self._usual())
+            batch = self.host.batch(self._usual())
+            messages = self.host.activate(batch)
             if self.store is not None:
-                self.store.write(self.host.saved())
-            for node, vector in said.items():
-                self.links.publish(node, self.host.incarnation, self.host.sequence, vector)
-            converged = (converged or now) if self.host.stopped else None
+                self.store.write(self.memory.pack())
+            self.host.send(batch, messages)
+            converged = (converged or now) if self.host.stopped.all() else None
             ending = self._ending(now - started, duration, converged and now - converged, linger)
-            if tell is not None and (now - told >= every or ending is not None):
-                tell(self.snapshot())
-                told = now
+            if report is not None and (now - reported >= every or ending is not None):
+                report(self.snapshot())
+                reported = now
             if ending is not None:
                 return ending
             due = max(due + self._wait(), time.monotonic())
@@ -135,15 +181,17 @@ class Runtime:
     def snapshot(self) -> Snapshot:
         """What the nodes know now."""
         host = self.host
-        duals = host.duals(self._usual())
-        errors = host.algorithm.node_errors(host.state)
+        view = host.view(self._usual() * host.nodes.size, self.transport.inbox(np.arange(host.nodes.count)))
         return Snapshot(
-            nodes=host.nodes,
-            weights=self._oracle.value_and_gradient(duals)[1],
-            duals=duals,
-            errors=np.full(host.nodes.size, np.nan) if errors is None else errors[host.nodes],
+            nodes=host.nodes.ids,
+            weights=view.estimates,
+            duals=view.duals,
+            values=view.values,
+            errors=view.errors,
             activations=host.activations,
-            stopped=host.stopped,
+            messages=host.traffic.messages,
+            bytes=host.traffic.bytes,
+            stopped=bool(host.stopped.all()),
             seconds=time.monotonic() - self._began,
         )
 
@@ -156,7 +204,7 @@ class Runtime:
     def _usual(self) -> int:
         """How often a node has acted by now, if all keep the pace."""
         if self.pace.interval == 0:
-            return self.host.activations
+            return int(self.host.activations / self.host.nodes.count)
         return max(0, int((time.monotonic() - self._began) / self.pace.interval))
 
     def _wait(self) -> float:
@@ -168,17 +216,22 @@ class Runtime:
         left = due - time.monotonic()
         if left > 0:
             try:
-                await asyncio.wait_for(self._asked.wait(), left)
+                await asyncio.wait_for(self._stop.wait(), left)
             except TimeoutError:
                 return
 
     def _ending(
         self, seconds: float, duration: float | None, since_converged: float | None, linger: float | None
     ) -> Ending | None:
-        if self._asked.is_set():
+        if self._stop.is_set():
             return Ending.STOPPED
         if linger is not None and since_converged is not None and since_converged >= linger:
             return Ending.CONVERGED
         if duration is not None and seconds >= duration:
-            return Ending.FINISHED
+            return Ending.OUT_OF_TIME
         return None
+
+
+def incarnation_after(seconds: float) -> int:
+    """That of a process which begins without its memory so many seconds after the run began: larger than any before."""
+    return 1 + max(0, int(seconds))

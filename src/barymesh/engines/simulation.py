@@ -1,7 +1,7 @@
 """Virtual time on one machine: any algorithm on any network, delays, schedule and faults; repeatable to the last bit.
 
 Activations are taken from the schedule in slabs. Who receives what by when does not depend on the algorithm's numbers,
-so it is worked out first; then activations that do not depend on one another run as one batch. That is exact: every
+so it is looked up first; then activations that do not depend on one another run as one batch. That is exact: every
 node computes what it would compute if events were carried out one at a time.
 """
 
@@ -10,38 +10,50 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import faults as fate_kernels
-from barymesh.decentralized.algorithm import Algorithm, Batch, Elastic, Floats, Method, Rounds, S
-from barymesh.engines.delivery import Mail
+from barymesh.core import faults as fault_kernels
+from barymesh.decentralized.algorithm import (
+    Algorithm,
+    AsynchronousAlgorithm,
+    Batch,
+    ElasticAlgorithm,
+    Floats,
+    Indices,
+    SynchronousAlgorithm,
+)
+from barymesh.decentralized.host import Host, Traffic, View, oracle_of, view_of
+from barymesh.engines.delivery import Delivery
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError
 from barymesh.interrupt import interruptible
 from barymesh.io.atomic import replacing
-from barymesh.network.topology import Network
+from barymesh.oracle.base import Oracle
+from barymesh.record import Callback, NodeDetails, NodeState, Record
 from barymesh.scenario.delays import Delay
 from barymesh.scenario.events import Join, Leave, NewData, Plan
 from barymesh.scenario.faults import FaultTable
 from barymesh.scenario.schedules import Schedule, Slab
+from barymesh.state import S
+from barymesh.status import Status
 
-# activations whose mail is looked at together, unless the network has more nodes: looking costs a little for every node
+# activations looked up together, unless the network has more nodes: looking up costs a little for every node
 SLAB_ACTIVATIONS = 4096
 # activations carried out together: enough for all threads, few enough to stay in the cache
 BATCH = 1024
 # seconds: a round takes some time even where no message does, or time would stand still
 LEAST_ROUND = 2.0**-6
-FORMAT = 1
+FORMAT = 2
 
 
 class Simulation(ABC, Generic[S]):
     """A run in virtual time. ``run(until)`` may be called again and again; ``save`` and ``restore`` keep everything.
 
+    ``until``: when the run is meant to end; nodes that are down then, and do not come back, are not members any more.
     ``fingerprint`` describes the run; a file of another run is refused.
 
     Attributes
@@ -50,55 +62,53 @@ class Simulation(ABC, Generic[S]):
         Virtual seconds since the start.
     activations : int
         How often nodes have acted, all together.
-    network : Network
-        Who talks to whom.
     recorder : Recorder
-        What was recorded so far, as ``recorder.rows``.
+        What was recorded so far.
     """
+
+    state: S
+    traffic: Traffic
 
     def __init__(
         self,
-        algorithm: Method[S],
-        network: Network,
+        algorithm: Algorithm[S],
         recorder: Recorder,
         *,
         delays: Delay,
         faults: FaultTable,
         seed: int,
         record_every: float,
+        until: float,
         fingerprint: str = "",
     ) -> None:
-        self.network, self.recorder, self.record_every = network, recorder, record_every
-        self.method, self.faults, self.fingerprint = algorithm, faults, fingerprint
-        self.mail = Mail(network, algorithm.width, delays, faults, seed)
-        self.state: S = algorithm.start()
+        self.network, self.recorder, self.record_every = recorder.network, recorder, record_every
+        self.algorithm, self.faults, self.fingerprint, self.until = algorithm, faults, fingerprint, until
+        self.delivery = Delivery(self.network, algorithm.width, delays, faults, seed)
         self.now, self.seconds = 0.0, 0.0
         self.steps, self.activations, self.records, self.resets_done, self.events_done = 0, 0, 0, 0, 0
-        self.plan = Plan((), (), network.size)
+        self.plan = Plan((), (), self.network.size)
 
-    @property
+    def view(self) -> View:
+        """What the nodes know now."""
+        return view_of(self.algorithm, self.state, self.recorder.problem, self.steps)
+
+    def oracle(self, rows: Indices) -> Oracle:
+        """The oracle, in float64, of what the nodes in these rows know of their measures."""
+        return oracle_of(self.algorithm, self.state, self.recorder.problem, rows)
+
+    def members(self) -> NDArray[np.bool_]:
+        """``(m,)``: the nodes that take part now, but for those that are down for the rest of the run."""
+        present = self.plan.after(self.events_done)[0]
+        members: NDArray[np.bool_] = present & ~self.faults.lost(self.now, max(self.until, self.now))
+        return members
+
     @abstractmethod
-    def messages(self) -> int:
-        """Messages sent so far, copies included."""
-
-    @property
-    def bytes(self) -> int:
-        """What they took."""
-        return self.method.bytes(self.state, self.messages)
-
-    def duals(self) -> Floats:
-        """The potentials now.
-
-        Returns
-        -------
-        array (m, n)
-            ``lam``, a row for each node.
-        """
-        return self.method.duals(self.state, self.steps)
+    def staleness(self) -> Floats:
+        """``(links,)``: seconds since the message that a node last received over each directed link was sent."""
 
     @abstractmethod
     def _advance(self, until: float) -> None:
-        """Carry on to ``until``, or a little less: ``now`` tells."""
+        """Go on to ``until``, or a little less: ``now`` tells."""
 
     @abstractmethod
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
@@ -106,44 +116,64 @@ class Simulation(ABC, Generic[S]):
 
     @abstractmethod
     def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
-        """Go on from what ``_parts`` gave."""
+        """Continue from what ``_parts`` gave."""
 
-    def run(self, until: float, callback: Callable[[Simulation[S]], bool | None] | None = None) -> str:
+    def run(self, until: float, callback: Callback | None = None) -> Status:
         """Run to virtual time ``until``, recording on the way. Ctrl-C stops after the slab at hand.
 
-        ``callback`` is called after every record; True stops the run. Returns "converged" (all nodes have stopped by
-        themselves), "finished", "stopped" or "interrupted".
+        ``callback`` is called after every record; True stops the run. The run has converged once all members have
+        stopped by themselves, and no event or loss of a node is to come.
         """
+        self.until = max(self.until, until)
+        lost_at_end = self.faults.lost(self.until, self.until)
         with interruptible() as interrupted:
             while True:
                 due = self.records * self.record_every
                 if due <= self.now:
-                    self._record()
+                    record = self._record()
                     self.records += 1
-                    if callback is not None and callback(self):
-                        return "stopped"
+                    if callback is not None and callback(record):
+                        return Status.STOPPED
                     continue
-                if self.events_done == len(self.plan.events) and self.method.stopped(self.state).all():
+                if self._converged(lost_at_end):
                     if self.recorder.rows[-1][0] < self.now:
                         self._record()
-                    return "converged"
+                    return Status.CONVERGED
                 if self.now >= until:
-                    return "finished"
+                    return Status.OUT_OF_TIME
                 if interrupted():
-                    return "interrupted"
+                    return Status.INTERRUPTED
                 began = time.perf_counter()
                 self._advance(min(due, until))
                 self.seconds += time.perf_counter() - began
 
-    def _record(self) -> None:
-        present, measures = self.plan.after(self.events_done)
-        self.recorder.record(self.now, self.duals(), self.activations, self.messages, self.bytes, present, measures)
+    def _converged(self, lost_at_end: NDArray[np.bool_]) -> bool:
+        if self.events_done < len(self.plan.events) or not self.algorithm.stopped(self.state).any():
+            return False
+        members = self.members()
+        return bool(self.algorithm.stopped(self.state)[members].all() and not (members & lost_at_end).any())
+
+    def _record(self) -> Record:
+        return self.recorder.record(
+            self.now, self.view(), self.members(), self.activations, self.traffic, self._details
+        )
+
+    def _details(self) -> NodeDetails:
+        states = np.full(self.network.size, NodeState.WORKING, dtype=object)
+        states[self.algorithm.stopped(self.state)] = NodeState.CONVERGED
+        states[self.faults.asleep(self.now)] = NodeState.ASLEEP
+        states[self.faults.down(self.now)] = NodeState.DEAD
+        states[~self.plan.after(self.events_done)[0]] = NodeState.LEFT
+        return NodeDetails(states, self.staleness())
 
     def save(self, path: str | Path) -> Path:
-        """Write everything needed to go on, replacing an old file only when the new one is complete."""
+        """Write everything needed to continue, replacing an old file only when the new one is complete."""
         target = Path(path)
         header = {"format": FORMAT, "fingerprint": self.fingerprint}
-        numbers = [self.now, self.steps, self.activations, self.records, self.seconds, self.recorder.seconds]
+        numbers = [
+            self.now, self.steps, self.activations, self.records, self.seconds, self.recorder.seconds,
+            self.traffic.messages, self.traffic.bytes,
+        ]  # fmt: skip
         parts = {f"{group}.{name}": array for group, part in self._parts().items() for name, array in part.items()}
         with replacing(target) as file:
             np.savez(
@@ -157,7 +187,7 @@ class Simulation(ABC, Generic[S]):
         return target
 
     def restore(self, path: str | Path) -> None:
-        """Go on from what ``save`` wrote, as if there had been no break."""
+        """Continue from what ``save`` wrote, as if there had been no break."""
         try:
             with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
@@ -166,7 +196,7 @@ class Simulation(ABC, Generic[S]):
             version, fingerprint = header["format"], header["fingerprint"]
         except FileNotFoundError as error:
             raise FileError(
-                f"There is no saved run {path} to go on with. Begin without resume, which makes one."
+                f"There is no saved run {path} to continue. Begin without resume, which makes one."
             ) from error
         except Exception as error:  # zipfile, zlib, json and missing fields share no base
             raise FileError(
@@ -176,12 +206,12 @@ class Simulation(ABC, Generic[S]):
         if version != FORMAT:
             raise FileError(
                 f"{path} has run format {version}; this version reads format {FORMAT}. "
-                "Go on with the version that wrote it, or begin again without resume."
+                "Continue with the version that wrote it, or begin again without resume."
             )
         if fingerprint != self.fingerprint:
             raise FileError(
                 f"{path} is another run: it was saved with\n  {fingerprint}\nand this one has\n  "
-                f"{self.fingerprint}\nGo on with the settings it had, or begin again without resume."
+                f"{self.fingerprint}\nContinue with the settings it had, or begin again without resume."
             )
         parts: dict[str, dict[str, NDArray[Any]]] = {}
         for name, array in arrays.items():
@@ -190,6 +220,7 @@ class Simulation(ABC, Generic[S]):
         self.now, self.seconds = float(numbers[0]), float(numbers[4])
         self.steps, self.activations, self.records = (int(k) for k in numbers[1:4])
         self.recorder.seconds = float(numbers[5])
+        self.traffic.messages, self.traffic.bytes = int(numbers[6]), int(numbers[7])
         self.recorder.rows = [tuple(row) for row in rows.tolist()]
         self.recorder.snapshots = list(snapshots)
         self._rebuild(parts)
@@ -200,8 +231,7 @@ class AsynchronousSimulation(Simulation[S]):
 
     def __init__(
         self,
-        algorithm: Algorithm[S],
-        network: Network,
+        algorithm: AsynchronousAlgorithm[S],
         recorder: Recorder,
         *,
         schedule: Schedule,
@@ -209,27 +239,27 @@ class AsynchronousSimulation(Simulation[S]):
         plan: Plan | None = None,
         **common: Any,
     ) -> None:
-        super().__init__(algorithm, network, recorder, seed=seed, **common)
-        self.algorithm = algorithm
+        super().__init__(algorithm, recorder, seed=seed, **common)
+        self.host = Host(algorithm, self.delivery, recorder.problem)
+        self.state, self.traffic = self.host.state, self.host.traffic
         if plan is not None:
             self.plan = plan
             for node in np.flatnonzero(~plan.at_start()):
                 self._elastic.absent(self.state, int(node))
-        self.clock = schedule.clock(network.size, seed)
-        self.mail.hand_out(algorithm.first_messages(self.state))
+        self.clock = schedule.clock(self.network.size, seed)
+        self.delivery.hand_out(algorithm.first_messages(self.state))
         self.slab = Slab(np.empty(0, dtype=np.intp), np.empty(0), 0.0)
         # how far ahead the schedule is drawn: within the least delay no message can arrive
         usual = SLAB_ACTIVATIONS / self.clock.rate
-        self.ahead = min(self.mail.least, usual) if self.mail.least > 0 else usual
+        self.ahead = min(self.delivery.least, usual) if self.delivery.least > 0 else usual
 
     @property
-    def messages(self) -> int:
-        return self.mail.messages
-
-    @property
-    def _elastic(self) -> Elastic[S]:
-        assert isinstance(self.algorithm, Elastic)
+    def _elastic(self) -> ElasticAlgorithm[S]:
+        assert isinstance(self.algorithm, ElasticAlgorithm)
         return self.algorithm
+
+    def staleness(self) -> Floats:
+        return self.delivery.staleness(self.now)
 
     def _advance(self, until: float) -> None:
         if self.events_done < len(self.plan.events):
@@ -251,7 +281,7 @@ class AsynchronousSimulation(Simulation[S]):
             when, node = resets[self.resets_done]
             if when <= self.now:
                 self.algorithm.reset(self.state, node)
-                self.mail.forget(node, when)
+                self.delivery.forget(node, when)
                 self.resets_done += 1
                 return
             until = min(until, when)
@@ -264,21 +294,19 @@ class AsynchronousSimulation(Simulation[S]):
         steps = self.steps + np.arange(count)
         self.steps += count
         if self.faults.idle.size:
-            awake = ~fate_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
+            awake = ~fault_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
             nodes, times, steps = nodes[awake], times[awake], steps[awake]
         if nodes.size:
             self._carry_out(nodes, times, steps)
         self.now = min(until, self.slab.end) if self.slab.times.size == 0 else min(until, float(self.slab.times[0]))
 
-    def _carry_out(self, nodes: NDArray[np.intp], times: Floats, steps: NDArray[np.int64]) -> None:
-        found = self.mail.look(nodes, times, self.now)
+    def _carry_out(self, nodes: Indices, times: Floats, steps: NDArray[np.int64]) -> None:
+        found = self.delivery.look(nodes, times, self.now)
         for level in range(found.levels):
             independent = found.order if found.levels == 1 else found.order[found.level[found.order] == level]
             for start in range(0, independent.size, BATCH):
-                batch = independent[start : start + BATCH]
-                inbox = self.mail.receive(found, batch)
-                some = Batch(nodes[batch], found.numbers[batch], steps[batch])
-                self.mail.send(found, batch, self.algorithm.activate(self.state, some, inbox))
+                places = independent[start : start + BATCH]
+                self.host.act(Batch(nodes[places], found.numbers[places], steps[places], places))
         self.activations += nodes.size
 
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
@@ -286,11 +314,11 @@ class AsynchronousSimulation(Simulation[S]):
             "nodes": self.slab.nodes, "times": self.slab.times, "end": np.array(self.slab.end),
             "resets": np.array(self.resets_done), "events": np.array(self.events_done),
         }  # fmt: skip
-        return {"state": self.state.saved(), "mail": self.mail.saved(), "clock": self.clock.state, "slab": slab}
+        return {"state": self.state.saved(), "delivery": self.delivery.saved(), "clock": self.clock.state, "slab": slab}
 
     def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
-        self.state = type(self.state).restored(parts["state"])
-        self.mail.restore(parts["mail"])
+        self.state.restore(parts["state"])
+        self.delivery.restore(parts["delivery"])
         self.clock.state = {name: array.copy() for name, array in parts["clock"].items()}
         slab: dict[str, Any] = parts["slab"]
         self.slab = Slab(slab["nodes"], slab["times"], float(slab["end"]))
@@ -304,21 +332,21 @@ class SynchronousSimulation(Simulation[S]):
     cut, are waited for.
     """
 
-    def __init__(self, algorithm: Rounds[S], network: Network, recorder: Recorder, **common: Any) -> None:
-        super().__init__(algorithm, network, recorder, **common)
-        self.algorithm = algorithm
+    def __init__(self, algorithm: SynchronousAlgorithm[S], recorder: Recorder, **common: Any) -> None:
+        super().__init__(algorithm, recorder, **common)
+        self.synchronous = algorithm
+        self.state, self.traffic = algorithm.start(), Traffic()
         self.round_ends = -1.0
-        self.sent = 0
 
-    @property
-    def messages(self) -> int:
-        return self.sent
+    def staleness(self) -> Floats:
+        # all nodes wait until everything has arrived
+        return np.zeros(self.network.neighbours.size)
 
     def _advance(self, until: float) -> None:
         if self.round_ends < 0:
-            end, count = self.mail.round(self.steps, self.now)
+            end, count = self.delivery.round(self.steps, self.now)
             self.round_ends = max(end, self.now + LEAST_ROUND)
-            self.sent += count
+            self.traffic.add(count, self.algorithm.width)
         resets = self.faults.resets
         due = resets[self.resets_done][0] if self.resets_done < len(resets) else np.inf
         if due <= min(self.round_ends, until):
@@ -329,8 +357,8 @@ class SynchronousSimulation(Simulation[S]):
         if self.round_ends > until:
             self.now = until
             return
-        sent = self.algorithm.messages(self.state)
-        self.algorithm.update(self.state, sent, self.mail.exchange(sent))
+        sent = self.synchronous.messages(self.state)
+        self.synchronous.update(self.state, sent, self.delivery.exchange(sent))
         self.now, self.round_ends = self.round_ends, -1.0
         self.steps += 1
         self.activations += self.network.size
@@ -338,10 +366,10 @@ class SynchronousSimulation(Simulation[S]):
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
         return {
             "state": self.state.saved(),
-            "rounds": {"ends": np.array([self.round_ends, self.resets_done, self.sent])},
+            "rounds": {"ends": np.array([self.round_ends, self.resets_done])},
         }
 
     def _rebuild(self, parts: dict[str, dict[str, NDArray[Any]]]) -> None:
-        self.state = type(self.state).restored(parts["state"])
+        self.state.restore(parts["state"])
         ends: Any = parts["rounds"]["ends"]
-        self.round_ends, self.resets_done, self.sent = float(ends[0]), int(ends[1]), int(ends[2])
+        self.round_ends, self.resets_done = float(ends[0]), int(ends[1])

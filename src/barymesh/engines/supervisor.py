@@ -1,14 +1,13 @@
-"""Workers as their caller sees them: what they are told, how what they tell is put together, and when it is over.
+"""Workers as their caller sees them: their assignments, how their reports are put together, and when a run is over.
 
-The caller takes no part in the computation, and needs no measures: nodes hear from their neighbours only, find out by
-themselves when to stop, and certify the outcome together, each with its own share.
+The caller takes no part in the computation, and needs no measures: nodes receive messages of their neighbours only,
+find out by themselves when to stop, and certify the outcome together, each with its own part of the bounds.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,25 +17,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.engines.host import local_algorithm
-from barymesh.engines.recorder import COLUMNS, Reference
-from barymesh.engines.simulate import as_reference, warn_of_drift
-from barymesh.engines.worker import Assignment, Question, Report, Share
-from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError
-from barymesh.history import History
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.decentralized.host import Traffic, View
+from barymesh.engines.outcome import network_result
+from barymesh.engines.recorder import Recorder
+from barymesh.engines.runtime import Snapshot, hosted_algorithm
+from barymesh.engines.worker import Assignment, CertificateRequest
+from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError, warn
+from barymesh.exact.certificate import Certificate, completed
+from barymesh.exact.reference import as_reference
 from barymesh.interrupt import interruptible
 from barymesh.measures import Empirical
-from barymesh.measures.lazy import Stays
-from barymesh.metrics import consensus_distance, consensus_error, feasibility_residual, total_variation
+from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
 from barymesh.progress import following_time
+from barymesh.record import Callback, NodeDetails, NodeState, Record
 from barymesh.result import Result
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
-Callback = Callable[[Any], bool | None]
 
 # a worker that dies more often than this is not started again
 MOST_STARTS = 10
@@ -44,167 +45,91 @@ MOST_STARTS = 10
 LOOK, BEGIN, ANSWER = 0.05, 600.0, 60.0
 
 
-class Worker(ABC):
-    """One worker: started, watched, and started again if it dies. ``report`` and ``share``: what it told last."""
+class WorkerHandle(ABC):
+    """One worker: started, watched, and started again if it dies. ``report`` and ``bounds``: its last ones."""
 
-    def __init__(self, told: Assignment) -> None:
-        self.told = told
-        self.report: Report | None = None
-        self.question: Question | None = None
-        self.share: Share | None = None
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.report: Snapshot | None = None
+        self.request: CertificateRequest | None = None
+        self.bounds: Certificate | None = None
         # what its earlier lives have sent
-        self.messages, self.bytes = 0, 0
+        self.earlier = Traffic()
 
     @abstractmethod
     def look(self) -> None:
-        """Take in what it has said; see to it that it lives."""
+        """Take in its messages; see to it that it lives."""
 
     @abstractmethod
     def end(self) -> None:
         """End it, and leave nothing behind."""
 
-    def ask(self, question: Question) -> None:
-        """Let it certify; the answer will be its ``share``."""
-        self.question, self.share = question, None
+    def ask(self, request: CertificateRequest) -> None:
+        """Let it certify; the answer will be its ``bounds``."""
+        self.request, self.bounds = request, None
 
-    def hear(self, said: Report | Share | BarymeshError | None) -> None:
-        """Take in one thing it has said."""
-        if isinstance(said, BarymeshError):
-            raise said
-        if isinstance(said, Share):
-            self.share = said
-        elif said is not None:
-            self.report = said
+    def take(self, message: Snapshot | Certificate | BarymeshError | None) -> None:
+        """Take in one message of the worker."""
+        if isinstance(message, BarymeshError):
+            raise message
+        if isinstance(message, Certificate):
+            self.bounds = message
+        elif message is not None:
+            self.report = message
 
     def begin_again(self) -> None:
         """A new life begins: it counts its messages from 0."""
         if self.report is not None:
-            self.messages += self.report.messages
-            self.bytes += self.report.bytes
+            self.earlier.messages += self.report.messages
+            self.earlier.bytes += self.report.bytes
             self.report = replace(self.report, messages=0, bytes=0)
 
     def give_up(self, why: str) -> None:
         """It has died too often."""
-        raise NumericalError(f"The worker of nodes {self.told.nodes} ended {MOST_STARTS} times. {why}")
+        raise NumericalError(f"The worker of nodes {self.assignment.nodes} ended {MOST_STARTS} times. {why}")
 
 
 # where workers run, while it is open: the nodes of each, and how to start one
-Place = AbstractContextManager[tuple[Sequence[Sequence[int]], Callable[[Assignment], Worker]]]
+Site = AbstractContextManager[tuple[Sequence[Sequence[int]], Callable[[Assignment], WorkerHandle]]]
 
 
-class Gathering:
-    """What all workers have told, put together.
-
-    Attributes
-    ----------
-    duals, node_weights : array (m, n)
-        Every node's potential and estimate, as told last.
-    errors : array (m,)
-        How far each node believes to be from the barycenter.
-    rows : list of tuple
-        The rows of the history so far.
-    now : float
-        Seconds since all had begun.
-    activations, messages, bytes : int
-        What it took so far.
-    """
-
-    def __init__(self, problem: Problem, network: Network, reference: Reference | None) -> None:
-        self.problem, self.network, self.reference = problem, network, reference
-        self.duals, self.node_weights = (np.empty((network.size, problem.support.size)) for _ in range(2))
-        self.errors, self.values = np.empty(network.size), np.empty(network.size)
-        self.now, self.activations, self.messages, self.bytes = 0.0, 0, 0, 0
-        self.rows: list[tuple[float, ...]] = []
-        self.seconds = 0.0
-
-    def record(self, now: float, workers: Sequence[Worker]) -> None:
-        """Put together what they told last, and add it to the history."""
-        began = time.perf_counter()
-        reports = [worker.report for worker in workers if worker.report is not None]
-        for report in reports:
-            found = report.snapshot
-            self.duals[found.nodes], self.node_weights[found.nodes] = found.duals, found.weights
-            self.errors[found.nodes], self.values[found.nodes] = found.errors, report.values
-        self.now = now
-        self.activations = sum(report.snapshot.activations * report.snapshot.nodes.size for report in reports)
-        self.messages = sum(worker.messages for worker in workers) + sum(report.messages for report in reports)
-        self.bytes = sum(worker.bytes for worker in workers) + sum(report.bytes for report in reports)
-        weights, known, p = self.problem.weights, self.reference, self.node_weights
-        objective = float(weights @ self.values)
-        if not (np.isfinite(objective) and np.isfinite(p).all()):
-            raise NumericalError(
-                f"The duals are no longer finite numbers at time {now:.6g}. If a step was given, it is too large: give "
-                "a smaller one, or leave it out."
-            )
-        tv, gap = (np.nan, np.nan) if known is None else (total_variation(p, known.weights), objective - known.optimum)
-        consensus, feasibility = consensus_distance(p, self.network.edges), feasibility_residual(self.duals, weights)
-        counts = (self.activations, self.messages, self.bytes)
-        self.rows.append((now, objective, consensus, feasibility, tv, gap, *counts))
-        self.seconds += time.perf_counter() - began
-
-    @property
-    def history(self) -> History:
-        """All records, as named columns; without a reference there is no ``tv`` and no ``gap``."""
-        table = np.array(self.rows, dtype=float).reshape(-1, len(COLUMNS))
-        left_out = ("tv", "gap") if self.reference is None else ()
-        return History({name: table[:, k] for k, name in enumerate(COLUMNS) if name not in left_out})
-
-
-def run_workers(
-    problem: Problem, network: Network, options: RunOptions, place: Place
-) -> Result:  # fmt: skip
-    """Start the workers at the place, watch them, record on the way, and certify what comes out."""
+def run_workers(problem: Problem, network: Network, options: RunOptions, site: Site) -> Result:
+    """Start the workers at the site, watch them, record on the way, and certify what comes out."""
     began = time.perf_counter()
     algorithm = checked_algorithm(problem, network, options)
     # the step depends on all weights, of which a worker knows some
     options = replace(options, step=getattr(algorithm, "step", None))
-    gathering = Gathering(problem, network, as_reference(options.reference, problem))
-    workers: list[Worker] = []
-    with place as (shares, launch):
+    recorder = Recorder(problem, network, reference=as_reference(options.reference, problem))
+    workers: list[WorkerHandle] = []
+    with site as (shares, launch):
         try:
-            for told in assignments(problem, network, options, shares):
-                workers.append(launch(told))
+            for assignment in assignments(problem, network, options, shares):
+                workers.append(launch(assignment))
             shown = following_time(options.duration, options.method, bool(options.progress), options.callback)
             with interruptible() as interrupted:
                 with shown as watch:
-                    status = _watched(workers, gathering, options, watch, interrupted)
-                p, lower, upper = _certified(workers, gathering)
+                    status = _watch(workers, recorder, options, watch, interrupted)
+                view = gathered(workers, network.size)
+                certificate = _certified(workers, recorder, view)
         finally:
             for worker in workers:
                 worker.end()
-    feasibility = feasibility_residual(gathering.duals, problem.weights)
-    if not algorithm.conserves:
-        warn_of_drift(options.method, feasibility, 3)
-    return Result(
-        weights=p,
-        support=problem.support,
-        node_weights=gathering.node_weights,
-        duals=gathering.duals,
-        value=upper,
-        gap=upper - lower,
-        consensus=consensus_error(gathering.node_weights, p, problem.weights),
-        feasibility=feasibility,
-        reg=problem.reg,
-        method=options.method,
+    return network_result(
+        algorithm, recorder, view, np.ones(network.size, dtype=bool), certificate,
         status=status,
-        activations=gathering.activations,
+        activations=_activations(workers),
+        traffic=_traffic(workers),
         seconds=time.perf_counter() - began,
-        history=gathering.history,
-        messages=gathering.messages,
-        bytes=gathering.bytes,
-        recording_seconds=gathering.seconds,
-        network=network,
-        node_errors=None if np.isnan(gathering.errors).any() else gathering.errors,
-    )
+    )  # fmt: skip
 
 
 def checked_algorithm(problem: Problem, network: Network, options: RunOptions) -> Any:
     """Refuse now what a worker would have to refuse. Single points stand in for measures that the caller does not
     have."""
     point = Empirical(problem.support.points[:1])
-    known = [point if isinstance(measure, Stays) else measure for measure in problem.measures]
-    return local_algorithm(
-        options.method, replace(problem, measures=known), network, range(network.size), problem.weights * network.size,
+    known = [point if isinstance(measure, Lazy) else measure for measure in problem.measures]
+    return hosted_algorithm(
+        options.method, replace(problem, measures=known), Nodes.all_of(network, problem.weights),
         step=options.step, batch=options.batch, tol=options.tol,
     )  # fmt: skip
 
@@ -217,55 +142,86 @@ def equal_shares(nodes: Sequence[int], workers: int) -> list[tuple[int, ...]]:
 def assignments(
     problem: Problem, network: Network, options: RunOptions, shares: Sequence[Sequence[int]]
 ) -> list[Assignment]:
-    """What each worker is told."""
-    run, began, told = uuid.uuid4().hex, time.time(), []
+    """The work of each worker."""
+    run, began, found = uuid.uuid4().hex, time.time(), []
+    everybody = tuple(tuple(share) for share in shares)
+    settings = replace(options, reference=False, callback=None, start=None, progress=None)
     for number, nodes in enumerate(shares):
         own = problem.with_measures([problem.measures[i] for i in nodes], problem.weights[list(nodes)])
         # draws are addressed by place in the list: a seed of its own keeps those of different workers apart
         own = replace(own, seed=problem.seed + 1_000_003 * number)
-        everybody = tuple(tuple(share) for share in shares)
         relative = problem.weights[list(nodes)] * network.size
-        settings = replace(options, reference=False, callback=None, start=None)
-        told.append(Assignment(number, everybody, own, relative, network, settings, run, began))
-    return told
+        found.append(Assignment(number, everybody, own, relative, network, settings, run, began))
+    return found
 
 
-def _watched(
-    workers: list[Worker], gathering: Gathering, options: RunOptions, callback: Callback | None,
+def gathered(workers: Sequence[WorkerHandle], size: int) -> View:
+    """What all nodes know, from the last reports of their workers."""
+    reports = [worker.report for worker in workers if worker.report is not None]
+    points = reports[0].duals.shape[1]
+    view = View(np.empty((size, points)), np.empty(size), np.empty((size, points)), np.empty(size))
+    for report in reports:
+        view.duals[report.nodes], view.values[report.nodes] = report.duals, report.values
+        view.estimates[report.nodes], view.errors[report.nodes] = report.weights, report.errors
+    return view
+
+
+def _activations(workers: Sequence[WorkerHandle]) -> int:
+    return sum(worker.report.activations for worker in workers if worker.report is not None)
+
+
+def _traffic(workers: Sequence[WorkerHandle]) -> Traffic:
+    total = Traffic()
+    for worker in workers:
+        total.messages += worker.earlier.messages + (worker.report.messages if worker.report else 0)
+        total.bytes += worker.earlier.bytes + (worker.report.bytes if worker.report else 0)
+    return total
+
+
+def _watch(
+    workers: list[WorkerHandle], recorder: Recorder, options: RunOptions, callback: Callback | None,
     interrupted: Callable[[], bool],
 ) -> Status:  # fmt: skip
     """Look after the workers until all nodes have stopped, or the time is over; it counts from when all have begun."""
-    _begun(workers, interrupted)
+    _await_begin(workers, interrupted)
     began, due = time.monotonic(), 0.0
     while True:
         now = time.monotonic() - began
-        converged = all(worker.report is not None and worker.report.snapshot.stopped for worker in workers)
+        converged = all(worker.report is not None and worker.report.stopped for worker in workers)
         status = _ending(converged, interrupted(), now >= options.duration)
         if now >= due or status is not None:
-            gathering.record(options.duration if status is Status.OUT_OF_TIME else now, workers)
+            record = _record(recorder, options.duration if status is Status.OUT_OF_TIME else now, workers)
             due = now + options.record_every
-            if callback is not None and callback(gathering) and status is None:
+            if callback is not None and callback(record) and status is None:
                 return Status.STOPPED
         if status is not None:
             return status
         _look(workers)
 
 
-def _begun(workers: list[Worker], interrupted: Callable[[], bool]) -> None:
+def _record(recorder: Recorder, now: float, workers: list[WorkerHandle]) -> Record:
+    size = recorder.network.size
+    return recorder.record(
+        now, gathered(workers, size), np.ones(size, dtype=bool), _activations(workers), _traffic(workers),
+        lambda: NodeDetails(np.full(size, NodeState.WORKING, dtype=object), None),
+    )  # fmt: skip
+
+
+def _await_begin(workers: list[WorkerHandle], interrupted: Callable[[], bool]) -> None:
     """Wait for the first report of every worker."""
-    patience = time.monotonic() + BEGIN
+    limit = time.monotonic() + BEGIN
     while silent := [worker for worker in workers if worker.report is None]:
         if interrupted():
             raise KeyboardInterrupt
-        if time.monotonic() > patience:
+        if time.monotonic() > limit:
             raise NetworkError(
-                f"The worker of nodes {silent[0].told.nodes} did not begin within {BEGIN:g} s. Look at the machine it "
-                "is to run on, and at what else runs there."
+                f"The worker of nodes {silent[0].assignment.nodes} did not begin within {BEGIN:g} s. Look at the "
+                "machine it is to run on, and at what else runs there."
             )
         _look(workers)
 
 
-def _look(workers: list[Worker]) -> None:
+def _look(workers: list[WorkerHandle]) -> None:
     time.sleep(LOOK)
     for worker in workers:
         worker.look()
@@ -279,26 +235,25 @@ def _ending(converged: bool, interrupted: bool, over: bool) -> Status | None:
     return Status.OUT_OF_TIME if over else None
 
 
-def _certified(workers: list[Worker], gathering: Gathering) -> tuple[Floats, float, float]:
-    """The barycenter, and bounds on the objective, from the shares of all workers in the certificate."""
-    problem = gathering.problem
-    p = problem.weights @ gathering.node_weights
-    p = p / p.sum()
+def _certified(workers: list[WorkerHandle], recorder: Recorder, view: View) -> Certificate:
+    """Bounds on the objective, from those of all workers added up."""
+    problem = recorder.problem
+    p = problem.weights @ view.estimates
     # bounds hold for feasible duals only
-    x = (gathering.duals - problem.weights @ gathering.duals) / problem.reg
+    x = (view.duals - problem.weights @ view.duals) / problem.reg
     for worker in workers:
-        worker.ask(Question(x[list(worker.told.nodes)], p))
-    patience = time.monotonic() + ANSWER
-    while missing := [worker for worker in workers if worker.share is None]:
-        if time.monotonic() > patience:
-            warnings.warn(
-                f"The worker of nodes {missing[0].told.nodes} did not certify its share within {ANSWER:g} s: the "
+        worker.ask(CertificateRequest(x[list(worker.assignment.nodes)], p / p.sum()))
+    limit = time.monotonic() + ANSWER
+    while missing := [worker for worker in workers if worker.bounds is None]:
+        if time.monotonic() > limit:
+            warn(
+                f"The worker of nodes {missing[0].assignment.nodes} did not certify its part within {ANSWER:g} s: the "
                 "result has no certificate, and its gap is infinite.",
                 AccuracyWarning,
-                stacklevel=5,
             )
-            return p, -np.inf, np.inf
+            return Certificate(-np.inf, np.inf)
         _look(missing)
-    shares = [worker.share for worker in workers if worker.share is not None]
-    lower = problem.reg * float((problem.weights @ x).min()) + sum(share.lower for share in shares)
-    return p, lower, sum(share.upper for share in shares)
+    total = Certificate(0.0, 0.0)
+    for worker in workers:
+        total += worker.bounds or Certificate(-np.inf, np.inf)
+    return completed(total, problem.weights @ x, problem.reg)

@@ -57,8 +57,10 @@ class Discretisation:
 class Measure(ABC):
     """A probability measure on R^d: what all kinds of measures share.
 
-    Derive from it for a kind of your own.
+    Derive from it for a kind of your own. ``sampled_only``: whether samples are all that can be had of it.
     """
+
+    sampled_only = False
 
     @property
     @abstractmethod

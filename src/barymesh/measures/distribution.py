@@ -33,6 +33,8 @@ class Distribution(Measure):
     1
     """
 
+    sampled_only = True
+
     def __init__(self, frozen: Any) -> None:
         self.frozen = frozen
         self._dimension: int | None = None

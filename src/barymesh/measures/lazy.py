@@ -13,7 +13,7 @@ from barymesh.errors import BarymeshError, MeasureError
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
 
 
-class Stays(Measure):
+class Lazy(Measure):
     """A measure that is loaded by the worker which has its node, never by the caller.
 
     Parameters
@@ -28,18 +28,18 @@ class Stays(Measure):
 
     Examples
     --------
-    >>> from barymesh import Stays
-    >>> Stays("/data/north.csv", at="10.0.0.2")
-    Stays(/data/north.csv)
+    >>> from barymesh import Lazy
+    >>> Lazy("/data/north.csv", at="10.0.0.2")
+    Lazy(/data/north.csv)
     """
 
     def __init__(self, source: str | Path | Callable[..., Any], *arguments: Any, at: str | None = None) -> None:
         if not callable(source) and not isinstance(source, str | os.PathLike):
-            raise MeasureError(f"Stays({source!r}): give the path of a file, or a function that returns the measure.")
+            raise MeasureError(f"Lazy({source!r}): give the path of a file, or a function that returns the measure.")
         if arguments and not callable(source):
-            raise MeasureError(f"Stays({str(source)!r}, ...): only a function takes arguments; a path stands alone.")
+            raise MeasureError(f"Lazy({str(source)!r}, ...): only a function takes arguments; a path stands alone.")
         if at is not None and not isinstance(at, str):
-            raise MeasureError(f"Stays(..., at={at!r}): give the address of a machine as text, such as '10.0.0.5'.")
+            raise MeasureError(f"Lazy(..., at={at!r}): give the address of a machine as text, such as '10.0.0.5'.")
         self.source, self.arguments, self.at = source, arguments, at
 
     def load(self) -> Any:
@@ -77,4 +77,4 @@ class Stays(Measure):
 
     def __repr__(self) -> str:
         name = getattr(self.source, "__name__", None) or str(self.source)
-        return f"Stays({', '.join([name, *map(repr, self.arguments)])})"
+        return f"Lazy({', '.join([name, *map(repr, self.arguments)])})"

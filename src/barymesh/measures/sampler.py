@@ -28,6 +28,8 @@ class Sampler(Measure):
     3
     """
 
+    sampled_only = True
+
     def __init__(self, function: Callable[[int, np.random.Generator], Any]) -> None:
         self.function = function
         self._dimension: int | None = None

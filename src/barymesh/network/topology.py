@@ -70,12 +70,13 @@ class Network:
         *,
         name: str = "custom",
         positions: ArrayLike | None = None,
+        connected: bool = True,
     ) -> None:
         self.size = whole_number("The number of nodes", size, 1, NetworkError)
         self.name = name
         pairs = _as_pairs(edges)
         heavy = None if weights is None else as_floats(weights, "The array of edge weights", NetworkError)
-        check_edges(range(self.size), pairs, heavy)
+        check_edges(range(self.size), pairs, heavy, connected)
         pairs = np.sort(pairs, axis=1)
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         self.edges: Indices = pairs[order]
@@ -100,7 +101,7 @@ class Network:
                 array.flags.writeable = False
 
     def among(self, present: NDArray[np.bool_]) -> Network:
-        """The part of the network between some nodes, numbered anew.
+        """The part of the network between some nodes, numbered anew. It need not be connected.
 
         Parameters
         ----------
@@ -118,7 +119,9 @@ class Network:
         kept = present[self.edges].all(axis=1)
         positions = None if self._given_positions is None else self._given_positions[present]
         weights = None if self.weights is None else self.weights[kept]
-        return Network(int(present.sum()), number[self.edges[kept]], weights, name=self.name, positions=positions)
+        return Network(
+            int(present.sum()), number[self.edges[kept]], weights, name=self.name, positions=positions, connected=False
+        )
 
     def neighbours_of(self, node: int) -> Indices:
         """The neighbours of a node, in the order of their numbers.
@@ -278,8 +281,9 @@ def parts(size: int, edges: Indices) -> list[Indices]:
     return sorted(grouped, key=len, reverse=True)
 
 
-def check_edges(names: Sequence[Any], edges: Indices, weights: Floats | None) -> None:
-    """Refuse edges that are no connected simple graph with positive weights. Messages call node i ``names[i]``."""
+def check_edges(names: Sequence[Any], edges: Indices, weights: Floats | None, connected: bool = True) -> None:
+    """Refuse edges that are no simple graph with positive weights, ``connected`` if it must be. Messages call node i
+    ``names[i]``."""
     size = len(names)
     strange = (edges < 0) | (edges >= size)
     if strange.any():
@@ -306,7 +310,7 @@ def check_edges(names: Sequence[Any], edges: Indices, weights: Floats | None) ->
                 f"Edge weights must be positive and finite. These are not: {_named(names, edges[bad], weights[bad])}. "
                 "Leave an edge out if its nodes do not talk."
             )
-    pieces = parts(size, edges)
+    pieces = parts(size, edges) if connected else []
     if len(pieces) > 1:
         small = [f"[{listed(names[node] for node in piece)}]" for piece in pieces[1:]]
         raise NetworkError(

@@ -156,6 +156,26 @@ class FaultTable:
     def touches_messages(self) -> bool:
         return bool(self.rates.any() or self.deaf.size or self.cut.size)
 
+    def lost(self, now: float, until: float) -> NDArray[np.bool_]:
+        """``(m,)``: the nodes that do not act at ``now``, nor at any time from then to ``until``."""
+        return self._within(self.idle, self.idle_first, now, until)
+
+    def asleep(self, now: float) -> NDArray[np.bool_]:
+        """``(m,)``: the nodes that do not act at ``now``."""
+        return self._within(self.idle, self.idle_first, now, now)
+
+    def down(self, now: float) -> NDArray[np.bool_]:
+        """``(m,)``: the nodes that have crashed, and are not back at ``now``."""
+        return self._within(self.deaf, self.deaf_first, now, now)
+
+    def _within(self, spans: Floats, first: Indices, now: float, until: float) -> NDArray[np.bool_]:
+        """The nodes one of whose spans holds ``now`` and does not end before ``until``."""
+        found = np.zeros(first.size - 1, dtype=bool)
+        if spans.size:
+            owners = np.repeat(np.arange(first.size - 1), np.diff(first))
+            found[owners[(spans[:, 0] <= now) & (now < spans[:, 1]) & (until <= spans[:, 1])]] = True
+        return found
+
 
 def fault_table(faults: Iterable[Fault], network: Network) -> FaultTable:
     """Check the faults against the network and sort them out."""

@@ -89,6 +89,14 @@ _head_decoder = msgspec.msgpack.Decoder(_Head)
 _UNREADABLE = (ValueError, RecursionError)
 
 
+HEADER_BYTES = 42
+
+
+def frame_bytes(numbers: int) -> int:
+    """The bytes of a message of so many numbers."""
+    return HEADER_BYTES + 8 * numbers
+
+
 def frame_limit(width: int) -> int:
     """No message of ``width`` numbers takes more bytes."""
     return _OVERHEAD + width * DTYPES["f8"].itemsize

@@ -8,7 +8,7 @@ import pytest
 import barymesh as bm
 from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.baselines.a2dwb import A2DWB
-from barymesh.decentralized.baselines.gradients import Gradients
+from barymesh.gradients.plain import Gradients
 from barymesh.network import as_network
 from barymesh.problem import Problem
 

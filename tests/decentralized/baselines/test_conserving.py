@@ -11,7 +11,7 @@ import barymesh as bm
 from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.decentralized.baselines.conserving import PATIENCE, ConservingA2DWB
-from barymesh.decentralized.baselines.gradients import ExactGradients, Gradients, SampledGradients
+from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.decentralized.build import smoothness
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation

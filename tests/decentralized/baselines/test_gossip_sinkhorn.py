@@ -7,8 +7,8 @@ import pytest
 
 import barymesh as bm
 from barymesh.decentralized.baselines.gossip_sinkhorn import TOLERANCE, GossipSinkhorn, agreeing_rounds
-from barymesh.decentralized.baselines.gradients import ExactGradients
-from barymesh.decentralized.log_gradients import ExactLogGradients, LogGradients
+from barymesh.gradients.plain import ExactGradients
+from barymesh.gradients.logarithmic import ExactLogGradients, LogGradients
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import SynchronousSimulation
 from barymesh.errors import NetworkError, OptionError

@@ -29,18 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.core import accelerated as kernels
-from barymesh.decentralized.algorithm import Algorithm, Batch, Floats, State
-from barymesh.decentralized.baselines.gradients import Gradients
+from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Batch, Floats, Nodes
 from barymesh.decentralized.baselines.theta import ThetaSequence, square_change
 from barymesh.decentralized.inbox import Inbox
-from barymesh.network.topology import Network, require_unweighted
-from barymesh.problem import Problem
+from barymesh.gradients.plain import Gradients
+from barymesh.network.topology import require_unweighted
+from barymesh.state import State
 
 
 @dataclass
 class A2DWBState(State):
-    """``omega, momentum (m, n)`` at the theta of each node's last activation, which is number ``place (m,)`` of the
-    sequence, with its ``excess (m,)``; see ThetaSequence."""
+    """``omega, momentum (k, n)`` at the theta of each node's last activation, which is number ``place (k,)`` of the
+    sequence, with its ``excess (k,)``; see ThetaSequence."""
 
     omega: Floats
     momentum: Floats
@@ -48,53 +48,52 @@ class A2DWBState(State):
     excess: Floats
 
 
-class A2DWB(Algorithm[A2DWBState]):
+class A2DWB(AsynchronousAlgorithm[A2DWBState]):
     """Asynchronous accelerated dual block descent, as printed but for its errata; ``naive=True`` is A2DWBN."""
 
     conserves = False
 
-    def __init__(
-        self, problem: Problem, network: Network, gradients: Gradients, step: float, naive: bool = False
-    ) -> None:
+    def __init__(self, points: int, nodes: Nodes, gradients: Gradients, step: float, naive: bool = False) -> None:
         self.name = "a2dwb_naive" if naive else "a2dwb"
-        require_unweighted(network, self.name)
-        self.size, self.width = network.size, problem.support.size
+        require_unweighted(nodes.network, self.name)
+        self.nodes, self.width = nodes, points
         self.gradients, self.step, self.naive = gradients, step, naive
-        self.scale = 1.0 / (network.size * problem.weights)
-        self.thetas = ThetaSequence(network.size)
+        self.scale = 1.0 / nodes.weights
+        self.thetas = ThetaSequence(nodes.size)
 
     def start(self) -> A2DWBState:
-        zeros = np.zeros((self.size, self.width))
-        return A2DWBState(zeros, zeros.copy(), np.ones(self.size, dtype=np.int64), np.zeros(self.size))
+        count = self.nodes.count
+        zeros = np.zeros((count, self.width))
+        return A2DWBState(zeros, zeros.copy(), np.ones(count, dtype=np.int64), np.zeros(count))
 
     def first_messages(self, state: A2DWBState) -> Floats:
-        nodes, none = np.arange(self.size), np.zeros(self.size, dtype=np.int64)
-        return self.gradients.at(state.omega * self.scale[:, None], nodes, none, none)
+        rows, none = np.arange(self.nodes.count), np.zeros(self.nodes.count, dtype=np.int64)
+        return self.gradients.at(state.omega * self.scale[:, None], rows, none, none)
 
     def activate(self, state: A2DWBState, batch: Batch, inbox: Inbox) -> Floats:
-        nodes, place = batch.nodes, batch.steps + 1
+        rows, place = batch.rows, batch.steps + 1
         excess = self.thetas.excess(place)
-        lam, share = np.empty((nodes.size, self.width)), np.empty(nodes.size)
+        lam, share = np.empty((rows.size, self.width)), np.empty(rows.size)
         kernels.advance(
-            state.omega, state.momentum, state.place, state.excess, nodes, place, excess, self.scale, self.naive,
-            lam, share,
+            state.omega, state.momentum, state.place, state.excess, rows, place, excess, self.nodes.size, self.scale,
+            self.naive, lam, share,
         )  # fmt: skip
-        g = self.gradients.at(lam, nodes, batch.numbers + 1, batch.steps)
-        totals, heard = inbox.sum()
-        kernels.descend(state.omega, state.momentum, nodes, self.step, share, g, totals, heard)
+        g = self.gradients.at(lam, rows, batch.counts + 1, batch.steps)
+        totals, received = inbox.sum()
+        kernels.descend(state.omega, state.momentum, rows, self.step, share, g, totals, received)
         return g
 
     def bounds(self) -> tuple[Floats, Floats]:
         # messages are measures
         return np.zeros(self.width), np.ones(self.width) + 1e-9
 
-    def reset(self, state: A2DWBState, node: int) -> None:
-        state.omega[node], state.momentum[node], state.place[node], state.excess[node] = 0.0, 0.0, 1, 0.0
+    def reset(self, state: A2DWBState, row: int) -> None:
+        state.omega[row], state.momentum[row], state.place[row], state.excess[row] = 0.0, 0.0, 1, 0.0
 
-    def duals(self, state: A2DWBState, steps: int) -> Floats:
+    def duals(self, state: A2DWBState, steps: int, received: Inbox | None = None) -> Floats:
         lam = state.omega.copy()
         if not self.naive:
             now = max(steps, 1)
-            rise = square_change(now, self.thetas.excess(now), state.place, state.excess, self.size)
+            rise = square_change(now, self.thetas.excess(now), state.place, state.excess, self.nodes.size)
             lam += rise[:, None] * state.momentum
         return lam * self.scale[:, None]

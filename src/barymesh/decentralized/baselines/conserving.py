@@ -46,13 +46,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.decentralized.algorithm import Algorithm, Batch, Floats, State
-from barymesh.decentralized.baselines.gradients import Gradients
+from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Batch, Floats, Nodes
 from barymesh.decentralized.baselines.theta import ThetaSequence
 from barymesh.decentralized.inbox import Inbox
 from barymesh.errors import OptionError
-from barymesh.network.topology import Network, adjacency, require_unweighted
-from barymesh.problem import Problem
+from barymesh.gradients.plain import Gradients
+from barymesh.network.topology import adjacency, require_unweighted
+from barymesh.state import State
 
 # activations for which a node without memory waits to be told where the others are
 PATIENCE = 50
@@ -68,7 +68,7 @@ class ConservingState(State):
     waiting: NDArray[np.int64]
 
 
-class ConservingA2DWB(Algorithm[ConservingState]):
+class ConservingA2DWB(AsynchronousAlgorithm[ConservingState]):
     """Asynchronous accelerated dual descent whose duals are feasible at any time.
 
     ``full_steps``: activations per node after which the step begins to shrink; infinite for a constant step.
@@ -77,57 +77,61 @@ class ConservingA2DWB(Algorithm[ConservingState]):
     name = "a2dwb_conserving"
     conserves = True
 
-    def __init__(
-        self, problem: Problem, network: Network, gradients: Gradients, step: float, full_steps: float = 32.0
-    ) -> None:
-        require_unweighted(network, self.name)
+    def __init__(self, points: int, nodes: Nodes, gradients: Gradients, step: float, full_steps: float = 32.0) -> None:
+        require_unweighted(nodes.network, self.name)
         if not full_steps > 0:
             raise OptionError(f"full_steps is {full_steps!r}; it must be a positive number of activations per node.")
-        self.size, self.points = network.size, problem.support.size
-        self.width = 2 * self.points + 1
+        self.nodes, self.points = nodes, points
+        self.width = 2 * points + 1
         self.gradients, self.step, self.full_steps = gradients, step, full_steps
-        self.scale = (1.0 / (network.size * problem.weights))[:, None]
-        self.thetas = ThetaSequence(network.size)
-        self.adjacency = adjacency(network.size, network.edges)
+        self.scale = (1.0 / nodes.weights)[:, None]
+        self.thetas = ThetaSequence(nodes.size)
 
     def start(self) -> ConservingState:
-        zeros = np.zeros((self.size, self.points))
-        return ConservingState(zeros, zeros.copy(), np.zeros(self.size, dtype=np.int64))
+        zeros = np.zeros((self.nodes.count, self.points))
+        return ConservingState(zeros, zeros.copy(), np.zeros(self.nodes.count, dtype=np.int64))
 
     def first_messages(self, state: ConservingState) -> Floats:
-        return np.hstack([state.u, state.v, np.ones((self.size, 1))])
+        return np.hstack([state.u, state.v, np.ones((self.nodes.count, 1))])
 
     def activate(self, state: ConservingState, batch: Batch, inbox: Inbox) -> Floats:
-        nodes, theta = batch.nodes, self.thetas.at(batch.steps + 1)[:, None]
-        around_u, around_v, heard = np.split(inbox.sum()[0], [self.points, 2 * self.points], axis=1)
-        u, v = state.u[nodes], state.v[nodes]
+        rows, theta = batch.rows, self.thetas.at(batch.steps + 1)[:, None]
+        around_u, around_v, present = self._split(inbox)
+        u, v = state.u[rows], state.v[rows]
 
-        found = (state.waiting[nodes] > 0) & (heard[:, 0] > 0)
-        u[found], v[found] = around_u[found] / heard[found], around_v[found] / heard[found]
-        state.waiting[nodes] = np.where(found, 0, np.maximum(state.waiting[nodes] - 1, 0))
-        takes_part = (state.waiting[nodes] == 0)[:, None]
+        found = (state.waiting[rows] > 0) & (present[:, 0] > 0)
+        u[found], v[found] = around_u[found] / present[found], around_v[found] / present[found]
+        state.waiting[rows] = np.where(found, 0, np.maximum(state.waiting[rows] - 1, 0))
+        takes_part = (state.waiting[rows] == 0)[:, None]
 
-        omega = heard * (u + theta**2 * v) - (around_u + theta**2 * around_v)
-        g = self.gradients.at(omega * self.scale[nodes], nodes, batch.numbers + 1, batch.steps)
-        damping = np.sqrt(1.0 + batch.steps / (self.size * self.full_steps))[:, None]
-        share = self.size * theta
+        omega = present * (u + theta**2 * v) - (around_u + theta**2 * around_v)
+        g = self.gradients.at(omega * self.scale[rows], rows, batch.counts + 1, batch.steps)
+        damping = np.sqrt(1.0 + batch.steps / (self.nodes.size * self.full_steps))[:, None]
+        share = self.nodes.size * theta
         delta = takes_part * (self.step / (damping * share)) * (g - 1.0 / self.points)
         u -= delta
         v += (1.0 - share) / theta**2 * delta
-        state.u[nodes], state.v[nodes] = u, v
+        state.u[rows], state.v[rows] = u, v
         return np.hstack([u, v, takes_part])
 
-    def recall(self, state: ConservingState, node: int, message: Floats) -> None:
-        state.u[node], state.v[node] = message[: self.points], message[self.points : 2 * self.points]
-        state.waiting[node] = 0 if message[-1] > 0 else PATIENCE
+    def _split(self, inbox: Inbox) -> tuple[Floats, Floats, Floats]:
+        """The sums of the neighbours' u and v, and how many of them take part."""
+        u, v, present = np.split(inbox.sum()[0], [self.points, 2 * self.points], axis=1)
+        return u, v, present
 
-    def reset(self, state: ConservingState, node: int) -> None:
-        state.u[node], state.v[node], state.waiting[node] = 0.0, 0.0, PATIENCE
+    def reset(self, state: ConservingState, row: int) -> None:
+        state.u[row], state.v[row], state.waiting[row] = 0.0, 0.0, PATIENCE
 
-    def duals(self, state: ConservingState, steps: int) -> Floats:
+    def duals(self, state: ConservingState, steps: int, received: Inbox | None = None) -> Floats:
         present = (state.waiting == 0)[:, None].astype(float)
+        if received is not None:
+            square = self.thetas.at(max(steps, 1)) ** 2
+            around_u, around_v, others = self._split(received)
+            omega = others * (state.u + square * state.v) - (around_u + square * around_v)
+            return np.asarray(present * omega * self.scale)
         sums = present * (state.u + self.thetas.at(max(steps, 1)) ** 2 * state.v)
         # W takes out what is common to all; without it, less is left to rounding
         sums -= present * (sums.sum(axis=0) / max(present.sum(), 1.0))
-        laplacian = (self.adjacency @ present) * sums - self.adjacency @ sums
+        around = adjacency(self.nodes.size, self.nodes.network.edges)
+        laplacian = (around @ present) * sums - around @ sums
         return np.asarray(present * laplacian * self.scale)

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.decentralized.algorithm import Floats, Rounds, State
-from barymesh.decentralized.baselines.gradients import Gradients
-from barymesh.network.topology import Network, require_unweighted
-from barymesh.problem import Problem
+from barymesh.decentralized.algorithm import Floats, Nodes, SynchronousAlgorithm
+from barymesh.decentralized.inbox import Inbox
+from barymesh.gradients.plain import Gradients
+from barymesh.network.topology import require_unweighted
+from barymesh.state import State
 
 
 @dataclass
@@ -36,18 +37,18 @@ class DCWBState(State):
     rounds: NDArray[np.int64]
 
 
-class DCWB(Rounds[DCWBState]):
+class DCWB(SynchronousAlgorithm[DCWBState]):
     """Synchronous accelerated gradient descent on the dual. Conserves the sum of the duals."""
 
     name = "dcwb"
     conserves = True
 
-    def __init__(self, problem: Problem, network: Network, gradients: Gradients, step: float) -> None:
-        require_unweighted(network, self.name)
-        self.size, self.width = network.size, problem.support.size
+    def __init__(self, points: int, nodes: Nodes, gradients: Gradients, step: float) -> None:
+        require_unweighted(nodes.network, self.name)
+        self.nodes, self.size, self.width = nodes, nodes.size, points
         self.gradients, self.step = gradients, step
-        self.degrees = network.degrees
-        self.scale = (1.0 / (network.size * problem.weights))[:, None]
+        self.degrees = nodes.degrees
+        self.scale = (1.0 / nodes.weights)[:, None]
 
     def start(self) -> DCWBState:
         zeros = np.zeros((self.size, self.width))
@@ -73,8 +74,8 @@ class DCWB(Rounds[DCWBState]):
         state.total = state.total + alpha
         state.rounds = state.rounds + 1
 
-    def reset(self, state: DCWBState, node: int) -> None:
-        state.zeta[node], state.eta[node], state.estimate[node] = 0.0, 0.0, 0.0
+    def reset(self, state: DCWBState, row: int) -> None:
+        state.zeta[row], state.eta[row], state.estimate[row] = 0.0, 0.0, 0.0
 
-    def duals(self, state: DCWBState, steps: int) -> Floats:
+    def duals(self, state: DCWBState, steps: int, received: Inbox | None = None) -> Floats:
         return state.eta * self.scale

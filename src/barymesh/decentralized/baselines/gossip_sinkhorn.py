@@ -39,10 +39,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import whole_number
-from barymesh.decentralized.algorithm import Floats, Indices, Rounds, State
-from barymesh.decentralized.log_gradients import LogGradients
+from barymesh.decentralized.algorithm import Floats, Indices, Nodes, SynchronousAlgorithm
+from barymesh.decentralized.inbox import Inbox
+from barymesh.gradients.logarithmic import LogGradients
 from barymesh.network.topology import Network, adjacency, require_unweighted
-from barymesh.problem import Problem
+from barymesh.state import State
 
 # the share of the disagreement that a phase leaves by default
 TOLERANCE = 1e-3
@@ -59,7 +60,7 @@ class GossipSinkhornState(State):
     rounds: NDArray[np.int64]
 
 
-class GossipSinkhorn(Rounds[GossipSinkhornState]):
+class GossipSinkhorn(SynchronousAlgorithm[GossipSinkhornState]):
     """Sinkhorn with the mean replaced by ``rounds_per_phase`` rounds of averaging.
 
     By default a phase has as many rounds as it takes to leave a thousandth of the disagreement. That comes from the
@@ -71,13 +72,12 @@ class GossipSinkhorn(Rounds[GossipSinkhornState]):
 
     name = "gossip_sinkhorn"
 
-    def __init__(
-        self, problem: Problem, network: Network, log_gradients: LogGradients, rounds_per_phase: int | None = None
-    ) -> None:
+    def __init__(self, nodes: Nodes, log_gradients: LogGradients, rounds_per_phase: int | None = None) -> None:
+        network, problem = nodes.network, log_gradients.problem
         require_unweighted(network, self.name)
-        self.size, self.width = network.size, problem.support.size + 1
-        self.reg, self.weights, self.log_gradients = problem.reg, problem.weights[:, None], log_gradients
-        self.conserves = bool((problem.weights == problem.weights[0]).all())
+        self.nodes, self.size, self.width = nodes, nodes.size, problem.support.size + 1
+        self.reg, self.weights, self.log_gradients = problem.reg, problem.weights[: nodes.size, None], log_gradients
+        self.conserves = bool((self.weights == self.weights[0]).all())
         if rounds_per_phase is None:
             rounds_per_phase = agreeing_rounds(network, TOLERANCE)
         self.rounds_per_phase = whole_number("rounds_per_phase", rounds_per_phase, 1)
@@ -112,11 +112,11 @@ class GossipSinkhorn(Rounds[GossipSinkhornState]):
             state.x = x - x.mean(axis=1, keepdims=True)
             self._begin_phase(state, np.arange(self.size))
 
-    def reset(self, state: GossipSinkhornState, node: int) -> None:
-        state.x[node] = 0.0
-        self._begin_phase(state, np.array([node]))
+    def reset(self, state: GossipSinkhornState, row: int) -> None:
+        state.x[row] = 0.0
+        self._begin_phase(state, np.array([row]))
 
-    def duals(self, state: GossipSinkhornState, steps: int) -> Floats:
+    def duals(self, state: GossipSinkhornState, steps: int, received: Inbox | None = None) -> Floats:
         return self.reg * state.x
 
 

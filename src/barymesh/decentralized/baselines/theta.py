@@ -7,7 +7,6 @@ so that ``(1 - theta_{k+1}) / theta_{k+1}^2 = 1 / theta_k^2`` and ``1/(k-1+2m) <
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -16,8 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import whole_number
-from barymesh.core.compiling import compiled
+from barymesh.core.theta import fill, square_change
 from barymesh.errors import OptionError
+
+__all__ = ["ThetaSequence", "square_change"]
 
 Floats = NDArray[np.float64]
 # values computed at a time; one number is kept for each such block already passed, and the last few blocks
@@ -75,34 +76,11 @@ class ThetaSequence:
                 self._held.pop(min(self._held))
             starts, values = self._excess_at_starts, np.empty(BLOCK)
             for current in range(min(block, len(starts) - 1), block + 1):
-                following = _fill(starts[current], current * BLOCK, self.m, values)
+                following = fill(starts[current], current * BLOCK, self.m, values)
                 if current + 1 == len(starts):
                     starts.append(following)
             self._held[block] = values
         return self._held[block]
-
-
-def square_change(k: Any, excess: Any, last: Any, last_excess: Any, m: int) -> Any:
-    """``(theta_k / theta_last)^2 - 1`` for places ``k >= last`` with their excesses; numbers or arrays.
-
-    It is of the size of ``2 (last - k)/k``, so the difference of two rounded thetas would have lost as many digits as k
-    has. From places and excesses it is exact to rounding:
-
-        s = (k-1)/2 + m + r,        (theta_k / theta_last)^2 - 1 = -(s - s_last)(s + s_last) / s^2
-        s - s_last = (k - last)/2 + (r - r_last)
-    """
-    inverse, last_inverse = 0.5 * (k - 1) + m + excess, 0.5 * (last - 1) + m + last_excess
-    return -(0.5 * (k - last) + (excess - last_excess)) * (inverse + last_inverse) / (inverse * inverse)
-
-
-@compiled
-def _fill(excess: float, passed: int, m: int, out: Floats) -> float:
-    """``out[i] = r_{passed + 1 + i}``, from the first of them; returns r for the next block."""
-    for i in range(out.size):
-        out[i] = excess
-        inverse = 0.5 * (passed + i) + m + excess
-        excess += 0.5 / (math.sqrt(1.0 + 4.0 * inverse * inverse) + 2.0 * inverse)
-    return excess
 
 
 def _checked_places(steps: Any) -> NDArray[np.int64]:

@@ -35,9 +35,9 @@ from barymesh.checks import whole_number
 from barymesh.core import atoms as atom_kernels
 from barymesh.core import growing as kernels
 from barymesh.errors import OptionError
+from barymesh.gradients.sampled import COST_NUMBERS, SampledOracle
 from barymesh.oracle.atoms import SERIAL_PAIRS
 from barymesh.oracle.base import Floats, Indices
-from barymesh.oracle.sampled import COST_NUMBERS, SampledOracle
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
 from barymesh.resources import memory

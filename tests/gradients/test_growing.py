@@ -12,8 +12,8 @@ import barymesh as bm
 from barymesh.core.sampled import draw
 from barymesh.errors import OptionError
 from barymesh.oracle import build_oracle, growing
-from barymesh.oracle.growing import GrowingOracle
-from barymesh.oracle.sampled import SampledOracle
+from barymesh.gradients.growing import GrowingOracle
+from barymesh.gradients.sampled import SampledOracle
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import barymesh as bm
 from barymesh.oracle import build_oracle
-from barymesh.oracle.sampled import SampledOracle
+from barymesh.gradients.sampled import SampledOracle
 from barymesh.problem import Problem
 from barymesh.support.grid import Grid
 

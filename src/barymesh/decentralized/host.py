@@ -1,0 +1,134 @@
+"""The nodes that one process hosts: their state, their transport, and what they sent. No clock and no file here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.decentralized.algorithm import LIFE, Algorithm, AsynchronousAlgorithm, Batch, Floats, Indices
+from barymesh.decentralized.inbox import Inbox
+from barymesh.decentralized.transport import Transport
+from barymesh.oracle import Oracle, build_oracle
+from barymesh.problem import Problem
+from barymesh.state import S
+from barymesh.transport import wire
+
+# so many lives of a node can be told apart by the counts of its activations
+LIVES = 2**20
+
+
+@dataclass
+class Traffic:
+    """What nodes have sent: one message for every link at every activation, and their bytes on the wire."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def add(self, links: int, width: int, private: int = 0, receivers: int = 0) -> None:
+        """Messages over so many ``links``, of ``width`` numbers, ``private`` of which are only sent to so many
+        ``receivers``."""
+        self.messages += links
+        self.bytes += links * wire.frame_bytes(width - private) + 8 * private * receivers
+
+
+@dataclass(frozen=True)
+class View:
+    """What nodes know: their ``duals (k, n)``, the ``values (k,)`` of their dual functions there, their ``estimates (k,
+    n)`` of the barycenter, and how far they believe to be from it, ``errors (k,)`` in L1, NaN where they cannot
+    tell."""
+
+    duals: Floats
+    values: Floats
+    estimates: Floats
+    errors: Floats
+
+
+class Host(Generic[S]):
+    """Runs the algorithm on the nodes it was built for, whose measures the ``problem`` has, over a transport.
+
+    ``incarnation``: larger each time the process begins without its memory; 1 if it cannot have been there before.
+    """
+
+    def __init__(
+        self, algorithm: AsynchronousAlgorithm[S], transport: Transport, problem: Problem, incarnation: int = 1
+    ) -> None:
+        self.algorithm, self.transport, self.problem, self.incarnation = algorithm, transport, problem, incarnation
+        self.nodes, self.traffic = algorithm.nodes, Traffic()
+        self.state: S = algorithm.start()
+        if incarnation > 1:
+            for row in range(self.nodes.count):
+                # the others may know it from before, and have continued without it
+                algorithm.reset(self.state, row)
+        self.counts = np.full(self.nodes.count, (incarnation % LIVES) * LIFE, dtype=np.int64)
+
+    def batch(self, usual: int) -> Batch:
+        """All nodes, to act once. ``usual``: how often a node of the network has acted by now, as far as a clock can
+        tell; accelerated methods need to agree on it."""
+        steps = usual * self.nodes.size + self.nodes.ids
+        return Batch(np.arange(self.nodes.count), self.counts.copy(), steps)
+
+    def activate(self, batch: Batch) -> Floats:
+        """The nodes of the batch act on what they have received. Returns their messages ``(b, width)``, which are not
+        sent yet: what they depend on may have to be stored first."""
+        messages = self.algorithm.activate(self.state, batch, self.transport.receive(batch))
+        self.counts[batch.rows] += 1
+        return messages
+
+    def send(self, batch: Batch, messages: Floats) -> None:
+        """Send what ``activate`` returned."""
+        private = self.algorithm.private
+        receivers = self.algorithm.private_receivers(messages)
+        self.traffic.add(
+            int(self.nodes.degrees[batch.rows].sum()), self.algorithm.width, private.stop - private.start,
+            int((receivers >= 0).sum()),
+        )  # fmt: skip
+        self.transport.send(batch, messages, receivers)
+
+    def act(self, batch: Batch) -> None:
+        """Act and send."""
+        self.send(batch, self.activate(batch))
+
+    @property
+    def activations(self) -> int:
+        """How often the nodes have acted in this life, all together."""
+        return int((self.counts % LIFE).sum())
+
+    @property
+    def stopped(self) -> NDArray[np.bool_]:
+        """``(k,)``: the nodes that know that the network has converged."""
+        return self.algorithm.stopped(self.state)
+
+    def view(self, steps: int, received: Inbox | None = None) -> View:
+        """What the nodes know after so many activations of the whole network; ``received`` as for
+        ``Algorithm.duals``."""
+        return view_of(self.algorithm, self.state, self.problem, steps, received)
+
+    def oracle(self, rows: Indices) -> Oracle:
+        """The oracle, in float64, of what the nodes in these rows know of their measures: for a certificate."""
+        return oracle_of(self.algorithm, self.state, self.problem, rows)
+
+
+def view_of(algorithm: Algorithm[S], state: S, problem: Problem, steps: int, received: Inbox | None = None) -> View:
+    """What the nodes of the algorithm know; see ``Host.view``."""
+    duals = algorithm.duals(state, steps, received)
+    known = algorithm.known_oracle(state, np.arange(len(duals)))
+    if known is None:
+        values, estimates = problem.oracle.value_and_gradient(duals, algorithm.measures(state).astype(np.intp))
+    else:
+        values, estimates = known.value_and_gradient(duals)
+    errors = algorithm.node_errors(state)
+    return View(duals, values, estimates, np.full(len(duals), np.nan) if errors is None else errors)
+
+
+def oracle_of(algorithm: Algorithm[S], state: S, problem: Problem, rows: Indices) -> Oracle:
+    """The oracle of what some nodes of the algorithm know; see ``Host.oracle``."""
+    known = algorithm.known_oracle(state, rows)
+    if known is not None:
+        return known
+    measures = algorithm.measures(state)[rows]
+    if np.array_equal(measures, np.arange(len(problem.measures))):
+        return problem.float64_oracle
+    return build_oracle([problem.atoms[k] for k in measures], problem.support, problem.cost, problem.reg)

@@ -1,0 +1,61 @@
+"""The one interface between nodes and whatever carries their messages.
+
+Three transports implement it: virtual delivery in a simulation (engines/delivery.py), sockets between processes and
+organisations (engines/socket_transport.py), and memory, below. The code that runs a node is the same for all: see
+``Host``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.core.inbox import LANES
+from barymesh.decentralized.algorithm import Batch, Floats
+from barymesh.decentralized.inbox import NOWHERE, Inbox, ListedInbox
+from barymesh.network.topology import Network
+
+
+class Transport(ABC):
+    """Carries the newest message of every node to its neighbours."""
+
+    @abstractmethod
+    def receive(self, batch: Batch) -> Inbox:
+        """What the nodes of the batch have received by now."""
+
+    @abstractmethod
+    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
+        """Send the messages ``(b, width)`` of the nodes of the batch to all their neighbours, the private columns of
+        each only to the neighbour with the id ``receivers (b,)``, -1 for none."""
+
+
+class MemoryTransport(Transport):
+    """All nodes of a ``network`` in one process: what is sent has arrived. Messages have ``width`` numbers; every link
+    has its own copy of the last one, with zeros in the columns ``private`` unless it is meant for the receiver."""
+
+    def __init__(self, network: Network, width: int, private: slice = slice(0, 0)) -> None:
+        self.network, self.width, self.private = network, width, private
+        # row 0 is zero, and stands for a message that was never sent
+        self.rows = np.zeros((1 + network.neighbours.size, padded(width)))
+        self.slots = np.full(network.neighbours.size, NOWHERE, dtype=np.int32)
+
+    def receive(self, batch: Batch) -> Inbox:
+        first, last = self.network.offsets[batch.rows], self.network.offsets[batch.rows + 1]
+        return ListedInbox(self.rows, self.width, self.slots, first, last)
+
+    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
+        for node, message, receiver in zip(batch.rows, messages, receivers, strict=True):
+            outgoing = slice(self.network.offsets[node], self.network.offsets[node + 1])
+            # over the link from the node to j, row ``reverse`` of the list of what j receives
+            links = self.network.reverse[outgoing]
+            self.rows[1 + links, : self.width] = message
+            others = links[self.network.neighbours[outgoing] != receiver]
+            self.rows[1 + others, self.private] = 0.0
+            self.slots[links] = 1 + links
+
+
+def padded(width: int) -> int:
+    """Columns of a table of messages: the sums over messages take whole vectors of numbers."""
+    return -(-width // LANES) * LANES

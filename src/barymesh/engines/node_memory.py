@@ -1,0 +1,52 @@
+"""What the nodes of a process must remember to continue after a restart as if there had been none, as bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from barymesh.decentralized.host import Host
+from barymesh.engines.socket_transport import SocketTransport
+from barymesh.errors import FileError
+
+DIGEST = 16
+
+
+class NodeMemory:
+    """Packs and unpacks the memory of a host; ``about`` tells its run from others."""
+
+    def __init__(self, host: Host[Any], transport: SocketTransport, about: str) -> None:
+        self.host, self.transport = host, transport
+        layout = [(name, str(array.dtype), array.shape) for name, array in host.state.saved().items()]
+        facts = repr((about, layout, host.nodes.ids.tolist()))
+        self._digest = hashlib.blake2b(facts.encode(), digest_size=DIGEST).digest()
+
+    def pack(self) -> bytes:
+        """All of it; always the same number of bytes."""
+        # the messages that depend on this state are sent under the next sequence number
+        counts = [self.host.incarnation, self.transport.sequence + 1, *self.host.counts]
+        numbers = np.concatenate([np.array(counts, dtype="<i8"), self.transport.newest.astype("<i8").ravel()])
+        arrays = [array.tobytes() for array in self.host.state.saved().values()]
+        return b"".join([self._digest, numbers.tobytes(), *arrays])
+
+    def unpack(self, kept: bytes) -> None:
+        """Continue from what ``pack`` gave, with the incarnation it had."""
+        host, transport = self.host, self.transport
+        if kept[:DIGEST] != self._digest:
+            raise FileError(
+                "What is kept belongs to another run: other data, weight, nodes, network, support, reg or method. Name "
+                "another folder, or remove the old one; keep its privacy.json, if there is one."
+            )
+        numbers = np.frombuffer(kept, "<i8", 2 + host.nodes.count + transport.newest.size, DIGEST)
+        host.incarnation = transport.incarnation = int(numbers[0])
+        transport.sequence = int(numbers[1])
+        host.counts = numbers[2 : 2 + host.nodes.count].astype(np.int64)
+        transport.newest = numbers[2 + host.nodes.count :].reshape(transport.newest.shape).astype(np.int64)
+        place, stored = DIGEST + numbers.nbytes, {}
+        for name, array in host.state.saved().items():
+            stored[name] = np.frombuffer(kept, array.dtype, array.size, place).reshape(array.shape)
+            place += array.nbytes
+        host.state.restore(stored)
+        transport.links.recall(transport.marks)

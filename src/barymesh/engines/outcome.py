@@ -1,0 +1,61 @@
+"""From what the nodes of a network know at the end to a Result, whichever engine ran them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.decentralized.algorithm import Algorithm
+from barymesh.decentralized.host import Traffic, View
+from barymesh.engines.recorder import Recorder
+from barymesh.errors import DriftWarning, warn
+from barymesh.exact.certificate import Certificate
+from barymesh.exact.certified import certified_result
+from barymesh.result import Result
+from barymesh.status import Status
+
+
+def network_result(
+    algorithm: Algorithm[Any], recorder: Recorder, view: View, members: NDArray[np.bool_], certificate: Certificate, *,
+    status: Status, activations: int, traffic: Traffic, seconds: float,
+) -> Result:  # fmt: skip
+    """The Result of the nodes that are ``members (m,)`` at the end."""
+    rows, problem = np.flatnonzero(members), recorder.problem
+    weights = recorder.weights(members)[rows]
+    p = weights @ view.estimates[rows]
+    network = recorder.network
+    errors = view.errors[rows]
+    result = certified_result(
+        p=p / p.sum(),
+        support=problem.support,
+        node_weights=view.estimates[rows],
+        duals=view.duals[rows],
+        weights=weights,
+        reg=problem.reg,
+        certificate=certificate,
+        method=algorithm.name,
+        status=status,
+        activations=activations,
+        seconds=seconds,
+        history=recorder.history,
+        messages=traffic.messages,
+        bytes=traffic.bytes,
+        recording_seconds=recorder.seconds,
+        network=network if members.all() else network.among(members),
+        snapshots=recorder.kept_snapshots,
+        node_errors=None if np.isnan(errors).any() else errors,
+    )
+    if not algorithm.conserves:
+        warn_of_drift(algorithm.name, result.feasibility)
+    return result
+
+
+def warn_of_drift(method: str, feasibility: float) -> None:
+    """For methods that do not conserve the sum of the duals."""
+    warn(
+        f"{method} does not keep the sum of the duals: its nodes drift to a measure that is not the barycenter. The "
+        f"feasibility residual is now {feasibility:.3g}, and only 0 is right. See docs/explanation/errata.md.",
+        DriftWarning,
+    )

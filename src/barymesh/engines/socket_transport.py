@@ -1,0 +1,62 @@
+"""The transport of real networks: messages to other processes go through sockets, those within one through memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.decentralized.algorithm import Batch, Floats, Nodes
+from barymesh.decentralized.inbox import NOWHERE, ListedInbox
+from barymesh.decentralized.transport import Transport, padded
+from barymesh.transport.sockets import Links
+
+
+class SocketTransport(Transport):
+    """Keeps the newest message ``(width,)`` of every neighbour of the hosted ``nodes``.
+
+    ``sequence``: how often the nodes have sent; messages are told apart by (incarnation, sequence).
+    """
+
+    def __init__(self, nodes: Nodes, links: Links, width: int, incarnation: int) -> None:
+        self.nodes, self.links, self.width = nodes, links, width
+        self.incarnation, self.sequence = incarnation, 0
+        around = [nodes.network.neighbours_of(int(node)) for node in nodes.ids]
+        known = np.unique(np.concatenate([nodes.ids, *around]))
+        self.hosted = frozenset(nodes.ids.tolist())
+        # row 0 is zero, and stands for a message that has not arrived
+        self.row = {int(node): 1 + k for k, node in enumerate(known)}
+        self.rows = np.zeros((1 + known.size, padded(width)))
+        self.arrived = np.zeros(1 + known.size, dtype=bool)
+        # incarnation and sequence of the newest message of each, to recognise old ones after a restart too
+        self.newest = np.full((1 + known.size, 2), -1, dtype=np.int64)
+        self.slots = np.array([self.row[int(j)] for one in around for j in one], dtype=np.int32)
+        self.ends = np.concatenate([[0], np.cumsum([len(one) for one in around])]).astype(np.intp)
+
+    def receive(self, batch: Batch) -> ListedInbox:
+        for message in self.links.newest().values():
+            self._take(message.sender, message.vector(), message.mark)
+        return self.inbox(batch.rows)
+
+    def inbox(self, rows: NDArray[np.intp]) -> ListedInbox:
+        """What the nodes in these rows of the state have received before."""
+        slots = np.where(self.arrived[self.slots], self.slots, NOWHERE).astype(np.int32)
+        return ListedInbox(self.rows, self.width, slots, self.ends[rows], self.ends[rows + 1])
+
+    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
+        self.sequence += 1
+        for row, message, receiver in zip(batch.rows, messages, receivers.tolist(), strict=True):
+            node = int(self.nodes.ids[row])
+            self._take(node, message, (self.incarnation, self.sequence))
+            self.links.publish(node, self.incarnation, self.sequence, message, None if receiver < 0 else receiver)
+
+    def _take(self, sender: int, vector: Floats, mark: tuple[int, int]) -> None:
+        place = self.row.get(sender)
+        if place is not None:
+            self.rows[place, : self.width] = vector
+            self.arrived[place], self.newest[place] = True, mark
+
+    @property
+    def marks(self) -> dict[int, tuple[int, int]]:
+        """(incarnation, sequence) of the newest message received from each node that is hosted elsewhere."""
+        found = {node: self.newest[place].tolist() for node, place in self.row.items() if node not in self.hosted}
+        return {node: (life, number) for node, (life, number) in found.items() if life >= 0}

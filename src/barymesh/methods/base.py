@@ -1,0 +1,104 @@
+"""What a method is: a pair of pure functions, and a place to keep what a node must remember between two calls.
+
+    local(own measure, own state, target) -> contribution       what a node computes from its own measure
+    root(average of the contributions, own state) -> target     needs the sum only, never anybody's data
+
+Whoever adds the contributions up (a loop in memory, a spanning tree of asynchronous nodes) does not know what they
+mean. All functions work on some rows of a state with a row for each node: hundreds in a simulation, one at a peer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.state import S
+
+if TYPE_CHECKING:
+    from barymesh.oracle.base import Oracle
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# the largest L1 distance of two measures; also stands for one that is not known
+UNKNOWN_ERROR = 2.0
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What nodes add to the sums, before it is multiplied by their weights: ``parts``, arrays ``(b, size)`` side by
+    side; and ``errors (b,)``, the distances of their own estimates from the target's measure, in L1."""
+
+    parts: tuple[Floats, ...]
+    errors: Floats
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The root's new ``target (down,)``; ``moved``: its distance from the one before, in L1; ``remaining``: how far the
+    target itself still has to go, in L1, as far as the root can tell."""
+
+    target: Floats
+    moved: float
+    remaining: float
+
+
+class Method(ABC, Generic[S]):
+    """A method whose contributions have ``up`` numbers and whose targets have ``down``.
+
+    ``final``: whether all that there is to know of the measures is known from the start, so that the nodes can converge
+    and stop.
+    """
+
+    name: str
+    up: int
+    down: int
+    final: bool
+
+    @abstractmethod
+    def start(self, count: int) -> S:
+        """So many nodes as they begin."""
+
+    @abstractmethod
+    def first(self, state: S) -> Contribution:
+        """The contributions of all nodes before any of them has acted, or knows a target."""
+
+    @abstractmethod
+    def local(self, state: S, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
+        """The contributions of the nodes in the ``rows (b,)``, which act now. Their targets are the rows of ``targets
+        (k, down)`` where they are ``known (b,)``."""
+
+    @abstractmethod
+    def advance(self, state: S, rows: Indices, contribution: Contribution, targets: Floats, moving: Indices) -> None:
+        """The nodes at the places ``moving`` among the ``rows (b,)`` of the contribution move towards their targets."""
+
+    @abstractmethod
+    def root(self, state: S, row: int, average: Floats, target: Floats, loop: float, complete: bool) -> Answer:
+        """The answer of the root, the node in ``row``, to the ``average (up,)`` of the contributions. ``target
+        (down,)``: its last one; ``loop``: its activations in the last time round the loop from the root to all nodes
+        and back, 0 if there was none; ``complete``: whether one has just been completed."""
+
+    @abstractmethod
+    def errors(self, state: S) -> Floats:
+        """``(k,)``: the errors of the last contributions."""
+
+    @abstractmethod
+    def duals(self, state: S) -> Floats:
+        """``lam (k, n)``."""
+
+    @abstractmethod
+    def change(self, state: S, row: int, measure: int) -> None:
+        """The node has the measure of this number from now on."""
+
+    @abstractmethod
+    def measures(self, state: S) -> NDArray[np.int64]:
+        """``(k,)``: the numbers of the measures that the nodes have."""
+
+    @abstractmethod
+    def known_oracle(self, state: S, rows: Indices) -> Oracle | None:
+        """The oracle of what the nodes in the ``rows (b,)`` know of their measures by now; None if they know all there
+        is to know."""

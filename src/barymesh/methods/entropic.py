@@ -1,0 +1,164 @@
+"""The entropic barycenter, ``min_p sum_i w_i W_i(p)``, by Sinkhorn iteration in the dual.
+
+In ``x_i = lam_i / reg`` and ``h_i = log p_i(x_i)`` the iteration is ``x_i += avg(h) - h_i``. So
+
+    local:   contribution (h_i, x_i),     x_i += relaxation_i * (target - h_i)
+    root:    target = avg(h) - gain * correction(avg(x))
+
+Where nothing moves any more, all ``h_i`` are equal and the correction is 0, so the potentials sum to zero up to a
+constant: that is the barycenter, exactly.
+
+**The correction.** ``response`` (self_transport.py) predicts how ``avg(h)`` would answer if the sum of the potentials
+were removed at once. With ``gain * avg(x)`` in its place, the loop from the root to the nodes and back would need a
+gain small enough for its slowest mode and its longest way, and all others would crawl (docs/explanation/sinkhorn.md).
+The prediction can be too large where measures differ much; then the correction changes its sign after each time round
+the loop, the root sees it, and halves the gain. And it can be too small: where the barycenter's own mass hardly mixes,
+it is next to nothing. So a small share of ``avg(x)`` itself is added, as much as the time round the loop allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.core import sinkhorn as kernels
+from barymesh.gradients.logarithmic import LogGradients
+from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
+from barymesh.methods.self_transport import SelfTransport
+from barymesh.oracle.base import Oracle
+from barymesh.problem import Problem
+from barymesh.state import State
+
+# the spectrum of the map is in [0, 1]: anything below 2 is stable for a node by itself, but only 1 for nodes that act
+# in step and learn of the target equally late, and their errors then grow at every other step or more often. So a step
+# is LESS where the last one made the error larger, and MORE where not: these balance at 0.42 of all steps
+RELAXATION, LEAST_RELAXATION = 1.6, 0.8
+LESS, MORE = 0.875, 1.1
+# a correction that changes its sign and keeps this share of its size in one time round the loop was too large
+OVERSHOOT = 0.5
+OPPOSITE, ALIKE = -0.3, 0.3
+SMALLEST_GAIN = 2.0**-10
+# the share of the sum of the potentials in the correction, times the root's activations in a time round the loop: 0.4
+# is stable for what a node's gradient does not answer to at all; less is better where there is no such thing. It grows
+# while the sum keeps more than SLUGGISH of its size in a time round the loop
+LEAST_SHARE, MOST_SHARE = 0.1, 0.4
+SLUGGISH, BRISK = 0.8, 0.5
+
+
+@dataclass
+class EntropicState(State):
+    """``x, correction (k, n)``; all others ``(k,)``.
+
+    Of every node: ``error``, the distance of its measure from the target, in L1; ``relaxation``, the size of its steps;
+    ``measure``, the number of the measure it has; ``drawn``, batches drawn from it.
+
+    Of a root, from the last time round the loop: its ``correction``, and ``drift``, the size of ``avg(x)``; ``gain``
+    and ``share`` are set by them.
+    """
+
+    x: Floats
+    error: Floats
+    relaxation: Floats
+    measure: NDArray[np.int64]
+    drawn: NDArray[np.int64]
+    correction: Floats
+    drift: Floats
+    gain: Floats
+    share: Floats
+
+
+class Entropic(Method[EntropicState]):
+    """The entropic barycenter. The measures of the problem are those of the nodes, in the order of their rows, and
+    perhaps others that nodes change to."""
+
+    name = "sinkhorn"
+
+    def __init__(self, problem: Problem, log_gradients: LogGradients) -> None:
+        self.points, self.reg = problem.support.size, problem.reg
+        self.up, self.down = 2 * self.points, self.points
+        self.log_gradients, self.final = log_gradients, log_gradients.final
+        self.transport = SelfTransport(problem)
+
+    def start(self, count: int) -> EntropicState:
+        return EntropicState(
+            x=np.zeros((count, self.points)),
+            error=np.full(count, UNKNOWN_ERROR),
+            relaxation=np.full(count, RELAXATION),
+            measure=np.arange(count),
+            drawn=np.zeros(count, dtype=np.int64),
+            correction=np.zeros((count, self.points)),
+            drift=np.full(count, np.inf),
+            gain=np.ones(count),
+            share=np.full(count, LEAST_SHARE),
+        )
+
+    def first(self, state: EntropicState) -> Contribution:
+        h = self.log_gradients.at(state.x, state.measure.astype(np.intp), state.drawn)
+        return Contribution((h, state.x), np.full(len(h), UNKNOWN_ERROR))
+
+    def local(self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
+        state.drawn[rows] += 1
+        h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
+        errors = np.empty(rows.size)
+        kernels.distances(rows, known, UNKNOWN_ERROR, h, targets, errors)
+        factor = np.where(errors > state.error[rows], LESS, MORE)
+        state.relaxation[rows] = np.clip(factor * state.relaxation[rows], LEAST_RELAXATION, RELAXATION)
+        state.error[rows] = errors
+        return Contribution((h, state.x[rows]), errors)
+
+    def advance(
+        self, state: EntropicState, rows: Indices, contribution: Contribution, targets: Floats, moving: Indices
+    ) -> None:
+        h = contribution.parts[0]
+        kernels.move(rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, state.x)
+
+    def root(
+        self, state: EntropicState, row: int, average: Floats, target: Floats, loop: float, complete: bool
+    ) -> Answer:
+        mean, drift = average[: self.points], average[self.points :]
+        q = np.exp(mean - mean.max())
+        q /= q.sum()
+        drift = drift - q @ drift
+        share = state.share[row] / loop if loop > 0 else 0.0
+        correction = (1.0 - share) * self.transport.response(mean, drift) + share * drift
+        remaining = float(q @ np.abs(drift))
+        if complete:
+            self._adapt(state, row, correction, remaining, q)
+            state.correction[row] = correction
+        new = mean - state.gain[row] * correction
+        return Answer(new, float(kernels.distance(new, target)), remaining)
+
+    def _adapt(self, state: EntropicState, row: int, correction: Floats, drift: float, q: Floats) -> None:
+        """Compare the correction, and the size of the drift, with those of a time round the loop ago, and set the gain
+        and the share by it."""
+        if drift > SLUGGISH * state.drift[row]:
+            state.share[row] = min(1.5 * state.share[row], MOST_SHARE)
+        elif drift < BRISK * state.drift[row]:
+            state.share[row] = max(state.share[row] / 1.5, LEAST_SHARE)
+        state.drift[row] = drift
+        before = state.correction[row]
+        now_size, size = np.sqrt(q @ correction**2), np.sqrt(q @ before**2)
+        if now_size * size == 0:
+            return
+        cosine = q @ (correction * before) / (now_size * size)
+        if cosine < OPPOSITE and now_size > OVERSHOOT * size:
+            state.gain[row] = max(state.gain[row] / 2, SMALLEST_GAIN)
+        elif cosine > ALIKE:
+            state.gain[row] = min(state.gain[row] * 1.3, 1.0)
+
+    def errors(self, state: EntropicState) -> Floats:
+        return state.error
+
+    def duals(self, state: EntropicState) -> Floats:
+        return state.x * self.reg
+
+    def change(self, state: EntropicState, row: int, measure: int) -> None:
+        state.measure[row], state.drawn[row] = measure, 0
+
+    def measures(self, state: EntropicState) -> NDArray[np.int64]:
+        return state.measure
+
+    def known_oracle(self, state: EntropicState, rows: Indices) -> Oracle | None:
+        return None if self.final else self.log_gradients.known_oracle(state.measure[rows], state.drawn[rows])

@@ -24,10 +24,10 @@ from barymesh.network.topology import Network
 from barymesh.oracle import build_oracle
 from barymesh.peers.node import incarnation
 from barymesh.problem import PRECISIONS, Problem
-from barymesh.transport.admission import Rules
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
+from barymesh.transport.wire import MessageFormat
 
 if TYPE_CHECKING:
     from barymesh.engines.supervisor import WorkerOptions
@@ -114,7 +114,7 @@ class Shard:
             said = re.sub(r"^Measure (\d+)", lambda found: f"Measure {told.nodes[int(found[1])]}", str(error))
             raise type(error)(said) from error
         host = Host(algorithm, told.network, told.nodes, incarnation(time.time() - told.began), told.run)
-        self.links = Links(told.nodes, endpoint, neighbours, Rules(told.run, *algorithm.bounds()), curve=curve)
+        self.links = Links(told.nodes, endpoint, neighbours, MessageFormat(told.run, *algorithm.bounds()), curve=curve)
         self.store = SlotFile(folder / f"{told.number}.state", len(host.saved()))
         self.runtime = Runtime(host, self.links, self.problem, Pace(options.interval), self.store, told.began)
         self.oracle = build_oracle(

@@ -27,10 +27,10 @@ from barymesh.io.slot_file import SlotFile
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.resources.cores import available_cores, one_thread_each
-from barymesh.transport.admission import Rules
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
+from barymesh.transport.wire import MessageFormat
 from benchmarks.parts import Part, Row, Table
 from benchmarks.tables import shown
 
@@ -115,10 +115,9 @@ class Library:
         times = result.history["time"]
         half = times.size // 2
         span = float(times[-1] - times[half]) * self.cores
-        # every message of a node is heard by the four around it
         return (
             float(result.history["activations"][-1] - result.history["activations"][half]) / span,
-            float(result.history["messages"][-1] - result.history["messages"][half]) * self._listeners() / span,
+            float(result.history["messages"][-1] - result.history["messages"][half]) / span,
         )
 
     def wall(self) -> tuple[float, float]:
@@ -130,16 +129,6 @@ class Library:
             reached = np.flatnonzero(result.history["tv"] <= LEVEL)
             return total, total * float(reached[0] + 1) / result.history["tv"].size
         return total, float(result.history["time"][np.flatnonzero(result.history["tv"] <= LEVEL)[0]])
-
-    def _listeners(self) -> float:
-        """Frames that arrive for one that is sent: neighbours in the same worker need none."""
-        graph = as_network(GRAPH, NODES)
-        share = np.concatenate(
-            [np.full(len(part), k) for k, part in enumerate(np.array_split(np.arange(NODES), self.cores))]
-        )
-        heard = {(int(i), int(share[j])) for i, j in [*graph.edges, *graph.edges[:, ::-1]] if share[i] != share[j]}
-        # a worker's socket carries all of its nodes to every worker around
-        return len({(share[i], k) for i, k in heard}) / self.cores
 
     def _run(self, **options: Any) -> Any:
         made = problem()
@@ -204,7 +193,9 @@ async def _peers_at_work(line: Connection, tol: float, seconds: float, reference
             around = [
                 Neighbour(f"peer {j}", endpoints[j], (int(j),), keys[j].public) for j in graph.neighbours_of(node)
             ]
-            links = Links([node], endpoints[node], around, Rules("bench", *algorithm.bounds()), curve=keys[node])
+            links = Links(
+                [node], endpoints[node], around, MessageFormat("bench", *algorithm.bounds()), curve=keys[node]
+            )
             store = SlotFile(Path(folder) / f"{node}.state", len(host.saved()))
             peers.append(Runtime(host, links, own, Pace(0.0), store))
         peers[0].warm_up()
@@ -238,8 +229,8 @@ async def _reached(peers: list[Runtime], reference: Any, deadline: float) -> flo
 
 
 def _counts(peers: list[Runtime]) -> tuple[int, int]:
-    heard = sum(link.messages for one in peers for link in one.links.status().values())
-    return sum(one.host.activations for one in peers), heard
+    received = sum(link.received_messages for one in peers for link in one.links.status().values())
+    return sum(one.host.activations for one in peers), received
 
 
 # ---- the floor
@@ -248,7 +239,7 @@ def _counts(peers: list[Runtime]) -> tuple[int, int]:
 def _frame_size() -> int:
     own = problem()
     algorithm = local_algorithm("sinkhorn", own, as_network(GRAPH, NODES), range(NODES), np.ones(NODES))
-    rules = Rules("bench", *algorithm.bounds())
+    rules = MessageFormat("bench", *algorithm.bounds())
     return len(rules.encode(0, 1, 1, np.clip(np.ones(rules.width), rules.lower, rules.upper)))
 
 

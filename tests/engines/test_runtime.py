@@ -15,10 +15,10 @@ from barymesh.errors import OptionError
 from barymesh.io.slot_file import SlotFile
 from barymesh.network import as_network
 from barymesh.problem import Problem
-from barymesh.transport.admission import Rules
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
+from barymesh.transport.wire import MessageFormat
 from tests.peers.cluster import free_ports
 
 POINTS = np.linspace(-3, 3, 20)
@@ -41,7 +41,7 @@ def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=
         for j in GRAPH.neighbours_of(node)
     ]
     links = Links(
-        [node], f"tcp://127.0.0.1:{ports[node]}", around, Rules("test", *algorithm.bounds()), curve=keys[node]
+        [node], f"tcp://127.0.0.1:{ports[node]}", around, MessageFormat("test", *algorithm.bounds()), curve=keys[node]
     )
     store = None if folder is None else SlotFile(folder / f"{node}.state", len(host.saved()))
     return Runtime(host, links, problem, pace or Pace(0.02), store, began)

@@ -17,11 +17,11 @@ from barymesh import __version__
 from barymesh.cli import completion
 from barymesh.cli.doctor import register as register_doctor
 from barymesh.cli.exit_codes import INTERRUPTED, NOT_CONVERGED, error_as_json, finish, writable_folder
+from barymesh.cli.peers import register as register_peers
 from barymesh.dashboard.command import Open, while_watched
 from barymesh.dashboard.command import register as register_dashboard
 from barymesh.dashboard.live import LiveFile
 from barymesh.errors import AccuracyWarning, BarymeshError, DriftWarning, OptionError, WeightError
-from barymesh.peers.command import register as register_peers
 from barymesh.status import Status
 from barymesh.support.text import HELP as SUPPORT_HELP
 

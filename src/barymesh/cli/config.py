@@ -14,6 +14,7 @@ from barymesh.checks import real_number, whole_number
 from barymesh.decentralized import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.errors import ConfigError, NetworkError, OptionError
 from barymesh.io.files import KINDS
+from barymesh.io.validation import explained
 from barymesh.measures import Gaussian
 from barymesh.network.edge_file import SUFFIXES
 from barymesh.network.parsing import GENERATORS
@@ -298,24 +299,10 @@ def read_config(path: Path, kind: type[Config]) -> Config:
 
 
 def _problem(path: Path, text: str, config: type[ProblemConfig], item: Any) -> str:
-    """An error of pydantic as a sentence that names place, key and value."""
-    place, kind, said = item["loc"], item["type"], item["msg"].removeprefix("Value error, ").rstrip(".")
-    if not place:
-        return f"{path}: {said}."
-    line = _line_of(str(place[0]), text)
+    """An error of pydantic as a sentence that names file, line, key and value."""
+    line = _line_of(str(item["loc"][0]), text) if item["loc"] else None
     where = f"{path}, line {line}" if line else f"{path}"
-    key = str(place[0]) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place[1:])
-    fields = Gaussians.model_fields if len(place) > 1 and place[0] == "gaussians" else config.model_fields
-    if kind == "extra_forbidden":
-        return f"{where}: unknown key {key!r}. Known keys: {', '.join(fields)}."
-    if kind == "missing":
-        return f"{where}: the key {key!r} is missing. It holds {fields[str(place[-1])].description}."
-    return f"{where}: {key}: {said}{given_value(item)}."
-
-
-def given_value(item: Any) -> str:
-    """What was given in place of what pydantic wants; our own sentences have it already."""
-    return "" if item["type"] == "value_error" else f", not {item['input']!r}"
+    return f"{where}: {explained(item, config)}"
 
 
 def _line_of(key: str, text: str) -> int | None:

@@ -133,7 +133,7 @@ class PeersSource:
         before = self._facts.get(name)
         if before is not None:
             # it was here, and does not answer any more
-            return NodeState.ENDED if before["stopped"] and not before.get("stays") else NodeState.DEAD
+            return NodeState.ENDED if before["stopped"] and not before.get("keeps_running") else NodeState.DEAD
         links = [one["links"][name] for one in answers.values() if name in one["links"]]
         if any(one["state"] == LinkState.CONNECTED and _fresh(one) for one in links):
             return NodeState.ELSEWHERE
@@ -168,7 +168,6 @@ class PeersSource:
     ) -> None:  # fmt: skip
         if not self._facts:
             return
-        sent = [facts["messages"] for facts in self._facts.values()]
         believed = [facts["error"] for facts in self._facts.values() if facts["error"] is not None]
         consensus = np.nan
         if len(estimates) == len(names) and len(edges):
@@ -180,8 +179,8 @@ class PeersSource:
                 float(np.nanmax(errors)) if np.isfinite(errors).any() else np.nan,
                 max(believed, default=np.nan),
                 float(sum(facts["activations"] for facts in self._facts.values())),
-                float(sum(one["sent"] for one in sent)),
-                float(sum(one["sent_bytes"] for one in sent)),
+                float(sum(facts["sent_messages"] for facts in self._facts.values())),
+                float(sum(facts["sent_bytes"] for facts in self._facts.values())),
             )
         )
         if len(self._rows) > MOST_KEPT:

@@ -10,11 +10,11 @@ import asyncio
 
 import numpy as np
 import pytest
+from barymesh.engines.host import Host, local_algorithm
 
 import barymesh as bm
 from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.decentralized.build import choose_step
-from barymesh.engines.host import Host, local_algorithm
 from barymesh.engines.runtime import Pace, Runtime
 from barymesh.errors import OptionError
 from barymesh.network import as_network

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from barymesh.engines.complete import CompleteLook
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
 from barymesh.decentralized.build import build_algorithm
-from barymesh.engines.complete import CompleteLook
 from barymesh.engines.delivery import Mail
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import barymesh as bm
-from barymesh.engines.runtime import Ending
+from barymesh.engines.runtime import Ending, incarnation_after
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
 from barymesh.io.files import read_measure
 from barymesh.peers import node as node_module
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
-from barymesh.peers.node import RESULT, STATE, PrivacyBudget, check, incarnation, open_peer
+from barymesh.peers.node import RESULT, STATE, PrivacyBudget, check, open_peer
 from tests.peers.cluster import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
@@ -46,7 +46,7 @@ def worked(kit, folder, measure=MEASURE, weight=1.0, budget=None, **options):
 
 def test_it_writes_state_and_result_and_continues_from_them(kit, tmp_path):
     ending, peer = worked(kit, tmp_path / "run", duration=0.5)
-    assert ending is Ending.FINISHED
+    assert ending is Ending.OUT_OF_TIME
     with np.load(tmp_path / "run" / RESULT) as stored:
         assert stored["weights"].shape == (1, 20)
         assert stored["activations"] == peer.runtime.host.activations > 0
@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch
 
     with pytest.raises(FileError, match="full"):
         asyncio.run(work(100))
-    assert asyncio.run(work(2)) is Ending.FINISHED
+    assert asyncio.run(work(2)) is Ending.OUT_OF_TIME
 
 
 @pytest.mark.parametrize("weight", [0, -1.0, float("nan"), "x"])
@@ -165,7 +165,7 @@ def test_a_check_reports_every_problem(tmp_path, monkeypatch):
 
 
 def test_incarnations_grow():
-    found = [incarnation(second) for second in (-5, 1, 60, 2**17, 2**20, 10**9)]
+    found = [incarnation_after(second) for second in (-5, 1, 60, 2**17, 2**20, 10**9)]
     assert found == sorted(set(found))
     assert found[0] > 0
 

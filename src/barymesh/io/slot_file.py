@@ -33,9 +33,15 @@ class SlotFile:
 
     def __init__(self, path: str | Path, capacity: int, *, sync: bool = False) -> None:
         self.path, self.sync = Path(path), sync
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        # no other user needs to read it
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # no other user needs to read it
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FileError(
+                f"The folder {self.path.parent} cannot be used: {error.strerror or error}. Choose another with write "
+                "permission."
+            ) from error
         try:
             self._lock()
             self.capacity = self._existing_capacity() or self._create(capacity)

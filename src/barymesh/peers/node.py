@@ -17,11 +17,10 @@ import numpy as np
 
 from barymesh.checks import real_number
 from barymesh.decentralized import WITHOUT_STEP
-from barymesh.engines.host import Host, local_algorithm
-from barymesh.engines.runtime import Ending, Pace, Runtime, Snapshot
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.engines.runtime import Ending, Pace, Place, Runtime, Snapshot, hosted_algorithm
 from barymesh.errors import BarymeshError, FileError, NetworkError, WeightError
 from barymesh.io.files import read_measure
-from barymesh.io.slot_file import SlotFile
 from barymesh.peers.network_file import Kit
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
@@ -63,8 +62,7 @@ class Peer:
         """Run as ``Runtime.run`` does. The last result is written in any case. FileError if it could not be."""
         self._keeps_running = linger is None
         async with AsyncExitStack() as stack:
-            if self.runtime.store is not None:
-                stack.callback(self.runtime.store.close)
+            stack.callback(self.runtime.close)
             if self.kit.entry.status_port is not None:
                 await stack.enter_async_context(StatusServer(self.facts, self.kit.entry.status_port, self.estimate))
             await asyncio.to_thread(self.runtime.warm_up)
@@ -73,7 +71,7 @@ class Peer:
             _log.info(
                 "at work, listening at %s", self.runtime.links.endpoint, extra={"network": self.kit.network.fingerprint}
             )
-            ending = await self.runtime.run(duration=duration, linger=linger, tell=self._on_snapshot)
+            ending = await self.runtime.run(duration=duration, linger=linger, report=self._on_snapshot)
         if self._write_error is not None:
             raise self._write_error
         return ending
@@ -96,7 +94,7 @@ class Peer:
             "healthy": not self._ready or now - self._seen <= _STUCK + 2 * kit.network.interval,
             "activations": self.runtime.host.activations,
             "incarnation": self.runtime.host.incarnation,
-            "stopped": self.runtime.host.stopped,
+            "stopped": bool(self.runtime.host.stopped.all()),
             "keeps_running": self._keeps_running,
             "support": kit.network.support,
             "error": None if latest is None else float(latest.errors[0]),
@@ -139,22 +137,19 @@ async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path, budget:
     _require_usable(weight, network.method)
     problem = local_problem(kit, measure, weight)
     # all data are here: nothing is gained by drawing samples of them
-    algorithm = local_algorithm(
-        network.method, problem, graph, [kit.number], np.array([weight]), tol=network.tol, batch="exact"
-    )
-    began = network.began.timestamp()
-    about = f"{network.fingerprint} {weight!r} {_digest(problem)}"
-    host = Host(algorithm, graph, [kit.number], incarnation(time.time() - began), about)
+    nodes = Nodes(graph, np.array([kit.number]), np.array([weight]))
+    algorithm = hosted_algorithm(network.method, problem, nodes, tol=network.tol, batch="exact")
     listen = kit.listen or await _own_address(kit)
-    store = _store(folder, len(host.saved()))
+    runtime = Runtime(
+        algorithm, problem, Place(network.fingerprint, listen, neighbours(kit), kit.keys), Pace(network.interval),
+        began=network.began.timestamp(), state_file=folder / STATE,
+        about=f"{network.fingerprint} {weight!r} {_digest(problem)}",
+    )  # fmt: skip
     try:
-        message_format = MessageFormat(network.fingerprint, *algorithm.bounds())
-        links = Links([kit.number], listen, neighbours(kit), message_format, curve=kit.keys)
-        runtime = Runtime(host, links, problem, Pace(network.interval), store, began)
         # before the first message is sent
         spent = None if release is None else enter(folder / LEDGER, release)
     except BaseException:
-        store.close()
+        runtime.close()
         raise
     return Peer(kit, runtime, folder, spent)
 
@@ -173,12 +168,6 @@ def released(kit: Kit, measure: Any, budget: PrivacyBudget) -> tuple[Histogram, 
         measure, parse_support(kit.network.support), reg=kit.network.reg, epsilon=budget.epsilon,
         delta=budget.delta, key=kit.keys.secret.encode(),
     )  # fmt: skip
-
-
-def incarnation(seconds: float) -> int:
-    """The incarnation of a node that starts without its state so many seconds after the run began: larger than any
-    before."""
-    return 1 + max(0, int(seconds))
 
 
 def neighbours(kit: Kit) -> list[Neighbour]:
@@ -299,17 +288,6 @@ async def _own_address(kit: Kit) -> str:
         raise NetworkError(
             f"The host of {kit.entry.endpoint} cannot be resolved here: {error}. Write the address to listen at into "
             f'{kit.folder / "node.toml"}, such as listen = "tcp://0.0.0.0:5555".'
-        ) from error
-
-
-def _store(folder: Path, capacity: int) -> SlotFile:
-    try:
-        return SlotFile(folder / STATE, capacity)
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(
-            f"The folder {folder} cannot be used: {error.strerror or error}. Choose another with write permission."
         ) from error
 
 

@@ -46,10 +46,10 @@ class RunOptions(Model):
         ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
         made to end at the barycenter) and ``"gossip_sinkhorn"`` (another paper's).
     engine : str, default="simulation"
-        Where a network runs: ``"simulation"``, in virtual time, repeatable to the last bit; ``"processes"``, real
-        processes on this machine that talk through sockets, as fast as they can; or ``"ray"``, the same on the machines
-        of a Ray cluster, through encrypted links. Programs that use processes need the usual ``if __name__ ==
-        "__main__":``.
+        Where a network runs: ``"simulation"``, ``"processes"`` or ``"ray"``. A simulation has virtual time, and repeats
+        to the last bit. Processes on this machine talk through sockets, as fast as they can; programs that use them
+        need the usual ``if __name__ == "__main__":``. Ray is the same on the machines of a cluster, through encrypted
+        links.
     tol : float, default=1e-6
         Stop once the measures' own estimates agree with the barycenter to this tolerance (mean L1 distance). On a
         network only ``"sinkhorn"`` stops by itself, once every node is within it; the other methods, ``tol=0``, and
@@ -168,7 +168,7 @@ class Options(RunOptions):
         Draws of each measure that can only be sampled. They depend on (seed, node) alone. On a network such a measure
         is known by samples that grow instead, see ``batch``.
     precision : str, default="float64"
-        ``"float64"`` or ``"float32"`` arithmetic inside the oracles. float32 is faster and good to about 1e-5.
+        Arithmetic inside the oracles: ``"float64"`` or ``"float32"``. float32 is faster and good to about 1e-5.
     network : str, Network, graph, array, path or None, default=None
         Who talks to whom, if the measures are to stay with their nodes: a name with or without arguments (``"cycle"``,
         ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of

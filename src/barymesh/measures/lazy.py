@@ -71,8 +71,8 @@ class Lazy(Measure):
 
     def _refuse(self) -> NoReturn:
         raise MeasureError(
-            f"{self!r} is loaded only by workers. Run it on a network with engine='processes' or engine='ray', with support= "
-            "given, an absolute reg, and no reference."
+            f"{self!r} is loaded only by workers. Run it on a network with engine='processes' or engine='ray', with "
+            "support= given, an absolute reg, and no reference."
         )
 
     def __repr__(self) -> str:

@@ -112,7 +112,7 @@ def _compare(config: Config, methods: list[str], as_json: bool, quiet: bool) -> 
 def _run_methods(config: Config, methods: list[str], progress: bool) -> Outcome:
     """Simulate the methods one after the other, each with the same problem, network and reference."""
     from barymesh.engines import run_on_network
-    from barymesh.engines.simulate import exact_reference
+    from barymesh.exact.reference import exact_reference
     from barymesh.io.output import write_outputs
     from barymesh.network import as_network
     from barymesh.problem import Problem

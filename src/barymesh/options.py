@@ -41,10 +41,10 @@ class RunOptions(Model):
     Parameters
     ----------
     method : str, default="sinkhorn"
-        The algorithm. ``"sinkhorn"`` is Sinkhorn iteration in the dual, accelerated; every step is checked to do at
-        least as well as a plain one. On a network it is asynchronous and decentralised. The others need a network:
-        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
-        made to end at the barycenter) and ``"gossip_sinkhorn"`` (another paper's).
+        The algorithm: ``"sinkhorn"``, or, on a network, ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"``
+        (synchronous), ``"a2dwb_conserving"`` (the paper's, made to end at the barycenter) or ``"gossip_sinkhorn"``
+        (another paper's). ``"sinkhorn"`` is Sinkhorn iteration in the dual, accelerated; every step is checked to do at
+        least as well as a plain one. On a network it is asynchronous and decentralised.
     engine : str, default="simulation"
         Where a network runs: ``"simulation"``, ``"processes"`` or ``"ray"``. A simulation has virtual time, and repeats
         to the last bit. Processes on this machine talk through sockets, as fast as they can; programs that use them
@@ -55,7 +55,7 @@ class RunOptions(Model):
         network only ``"sinkhorn"`` stops by itself, once every node is within it; the other methods, ``tol=0``, and
         samples that grow use the whole duration, and their status is OUT_OF_TIME.
     max_iter : int, default=5000
-        Iterations of the exact solver at most. Not for networks, which have a ``duration``.
+        Iterations of the exact solver at most. A run on a network has a ``duration`` instead.
     start : Result, optional
         A previous Result on the same measures and support, to continue from. Without a network only.
     duration : float, default=60
@@ -63,7 +63,8 @@ class RunOptions(Model):
     record_every : float, default=1
         Seconds between rows of ``result.history``, virtual in a simulation.
     reference : bool or array, default=False
-        The true barycenter to compare with in the columns ``tv`` and ``dual_error``. Computed if True.
+        Whether to compare with the true barycenter, in the columns ``tv`` and ``dual_error`` of the history. Its
+        weights, if they are known, else True to compute it.
     step : float or "theory", optional
         Step size of the methods that need one. By default ``reg / lambda_max`` of the network's Laplacian, which no
         theorem covers with stale messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
@@ -73,7 +74,7 @@ class RunOptions(Model):
         default they use all of a measure, and 100 new samples of one that can only be sampled.
     delays : Delay or str, default="categorical"
         How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
-        ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``, or an object of ``barymesh.scenario``.
+        ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``. Or an object of ``barymesh.scenario``.
         Simulation only.
     schedule : Schedule or str, default="windowed"
         When nodes act: ``"windowed"`` (the paper's), ``"poisson:rate=5"``, ``"periodic:period=0.2,jitter=0.1"``; the
@@ -81,21 +82,21 @@ class RunOptions(Model):
     faults : list
         What goes wrong: ``"loss:probability=0.2"``, ``"duplication:probability=0.1"``,
         ``"reordering:probability=0.1,extra=1"``, ``"sleep:node=3,start=10,stop=20"``,
-        ``"crash:node=3,start=10,stop=20,memory=false"``, ``"link_down:first=0,second=1,start=5,stop=9"``, or the
-        objects of ``barymesh.scenario``. Simulation only.
+        ``"crash:node=3,start=10,stop=20,memory=false"``, ``"link_down:first=0,second=1,start=5,stop=9"``. Or objects of
+        ``barymesh.scenario``. Simulation only.
     events : list
-        Planned changes: ``"leave:node=3,at=20"``, ``"join:node=4,at=30"``, or objects of ``barymesh.scenario``,
-        such as ``NewData(node=5, at=10, measure=...)``. For ``"sinkhorn"`` in a simulation only.
+        Planned changes: ``"leave:node=3,at=20"``, ``"join:node=4,at=30"``. Or objects of ``barymesh.scenario``, such as
+        ``NewData(node=5, at=10, measure=...)``. For ``"sinkhorn"`` in a simulation only.
     snapshots : bool, default=False
-        Keep some nodes' estimates at every record, for ``result.animate``. Simulation only.
+        Whether to keep some nodes' estimates at every record, for ``result.animate``. Simulation only.
     checkpoint : path, optional
         Write the whole state of the run there at its end or on Ctrl-C. Simulation only.
     resume : bool, default=False
-        Go on from the checkpoint.
+        Whether to go on from the checkpoint.
     workers : int, optional
-        Processes, each with some of the nodes. By default one for each core. For processes and Ray.
+        The number of processes that share the nodes. By default one for each core. For processes and Ray.
     interval : float, default=0
-        Seconds between two activations of a node in a worker. 0 for as often as it can. For processes and Ray.
+        Seconds between two activations of a node in a worker; 0 for as often as it can. For processes and Ray.
     address : str, optional
         The Ray cluster, such as ``"10.0.0.1:6379"``. By default the one this process is connected to, else one started
         for this run on this machine.
@@ -104,7 +105,7 @@ class RunOptions(Model):
     callback : function, optional
         Called with a ``Record`` after every iteration, or every record of a run on a network. Return True to stop.
     progress : bool, optional
-        Show progress. By default only if there is a terminal or a notebook to show it in.
+        Whether to show progress. By default only if there is a terminal or a notebook to show it in.
     """
 
     method: str = option("sinkhorn", reader=read.one_of(*NETWORK_METHODS))
@@ -149,10 +150,10 @@ class Options(RunOptions):
         histograms on the support, one a row, or ``(m, *shape)`` for images. ``Lazy(path)`` and ``Lazy(function,
         *arguments)`` are loaded only by the process or the machine that hosts their node.
     support : array (n, d), Support, str or None, default=None
-        Where the barycenter lives: points ``(n, d)``, a ``Support``, ``None`` (the measures' common points if they have
-        some, else chosen from the data), or a text: ``"auto"`` (always chosen from the data), a grid as
-        count:lower:upper for each axis, joined by commas (``"100:-5:5"``, ``"64:0:1,64:0:1"``), or a file of points
-        (.csv, .npy). The reason for a choice is shown with progress, and kept in ``result.support.reason``.
+        Where the barycenter lives: points ``(n, d)``, a ``Support``, a grid as count:lower:upper for each axis, joined
+        by commas (``"100:-5:5"``, ``"64:0:1,64:0:1"``), a file of points (.csv, .npy), or ``"auto"``, chosen from the
+        data. By default the measures' common points if they have some, else chosen from the data. The reason for a
+        choice is shown with progress, and kept in ``result.support.reason``.
     reg : float
         Entropic regularisation, in units of the cost. Smaller is sharper and slower.
     relative_reg : bool, default=False
@@ -170,9 +171,9 @@ class Options(RunOptions):
     precision : str, default="float64"
         Arithmetic inside the oracles: ``"float64"`` or ``"float32"``. float32 is faster and good to about 1e-5.
     network : str, Network, graph, array, path or None, default=None
-        Who talks to whom, if the measures are to stay with their nodes: a name with or without arguments (``"cycle"``,
-        ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of
-        edges.
+        Who talks to whom: a name with or without arguments (``"cycle"``, ``"erdos_renyi:p=0.05"``), or a file of edges.
+        Or a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian. The measures then stay with their
+        nodes. Without a network the barycenter is computed here, by the exact solver.
     """
 
     measures: Any = field(metadata=details(text=False))

@@ -315,6 +315,8 @@ def test_keys_of_workers(tmp_path):
     assert (options["engine"], options["workers"], options["address"]) == ("ray", 3, "10.0.0.1:6379")
     network_mistake(tmp_path, text, "line 7", 'address is for engine "ray"', engine="processes")
     mistake(tmp_path, text, "line 4", "barymesh compare simulates", command=COMPARE)
+    animated = text + "animation = true\n"
+    network_mistake(tmp_path, animated, "line 9", 'animation is for engine "simulation"')
 
 
 @pytest.mark.parametrize("engine", ENGINES)

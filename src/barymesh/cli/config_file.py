@@ -96,6 +96,8 @@ def _field(key: str, command: str, place: str) -> Field[Any]:
             raise ConfigError(f"{key} is for runs on a network: use barymesh simulate, or leave it out.")
     if command == COMPARE and key == "engine" and place != SIMULATION:
         raise ConfigError(f"engine is {place!r}, but barymesh compare simulates. Leave it out.")
+    if key == "animation" and place != SIMULATION:
+        raise ConfigError(f'animation is for engine "{SIMULATION}", not for "{place}". Leave it out.')
     if key in _text_options() and place in (EXACT, *ENGINES):
         check_places([key], place)
     return known[key]

@@ -67,8 +67,8 @@ def test_measures_stay_where_they_are(tmp_path):
 
 
 def test_a_loader_that_fails_is_named():
-    with pytest.raises(MeasureError, match=r"Measure 4: Stays\(fail, 4\) cannot be loaded: KeyError.*no patients"):
-        run([*MEASURES[:4], bm.Stays(fail, 4), MEASURES[5]])
+    with pytest.raises(MeasureError, match=r"Measure 4: Lazy\(fail, 4\) cannot be loaded: KeyError.*no patients"):
+        run([*MEASURES[:4], bm.Lazy(fail, 4), MEASURES[5]])
     assert not multiprocessing.active_children()
 
 
@@ -76,7 +76,7 @@ def test_a_loader_that_fails_is_named():
     ("options", "said"),
     [
         ({"engine": "simulation", "workers": 2}, "processes"), ({"reference": True}, "not known here"),
-        ({"measures": [bm.Stays("a.csv", at="10.0.0.5")] * 3}, "this machine"),
+        ({"measures": [bm.Lazy("a.csv", at="10.0.0.5")] * 3}, "this machine"),
     ],
 )  # fmt: skip
 def test_measures_that_stay_have_conditions(options, said, tmp_path):
@@ -86,8 +86,8 @@ def test_measures_that_stay_have_conditions(options, said, tmp_path):
 
 @pytest.mark.parametrize("given", [((3,)), (("a.csv", 1)), ((None,))])
 def test_what_stays_is_a_path_or_a_function(given):
-    with pytest.raises(MeasureError, match="Stays"):
-        bm.Stays(*given)
+    with pytest.raises(MeasureError, match="Lazy"):
+        bm.Lazy(*given)
 
 
 def test_without_all_shares_there_is_no_certificate(monkeypatch):

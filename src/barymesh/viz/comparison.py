@@ -37,9 +37,9 @@ class Panel:
 
 
 PANELS = (
-    Panel("gap", "dual objective minus the optimum", signed=True),
+    Panel("dual_error", "dual objective minus the optimum", signed=True),
     Panel("dual_objective", "dual objective", signed=True),
-    Panel("consensus", "consensus distance"),
+    Panel("consensus", "mean L1 distance of the nodes from the barycenter"),
     Panel("feasibility", "feasibility residual"),
     Panel("tv", "total variation to the true barycenter"),
 )
@@ -53,7 +53,7 @@ def is_of_network(history: History) -> bool:
 def plot_runs(runs: Mapping[str, History]) -> Figure:
     """One panel a metric, one line a run. ``runs``: histories by name; the name of a single one is not shown."""
     panels = [panel for panel in PANELS if any(_known(history, panel.column) for history in runs.values())]
-    if panels and panels[0].column == "gap":
+    if panels and panels[0].column == "dual_error":
         panels = [panel for panel in panels if panel.column != "dual_objective"]
     square = len(panels) == 4
     figure = Figure(figsize=(9.6, 6.8) if square else (4.2 * max(len(panels), 1), 3.6), layout="constrained")
@@ -94,8 +94,8 @@ def _draw(axes: Axes, panel: Panel, runs: Mapping[str, History]) -> None:
             marker="o" if len(history) == 1 else None,
             label=name,
         )
-    if panel.column == "gap":
-        _scale_signed(axes, np.concatenate([h["gap"] for h in runs.values() if "gap" in h.columns]))
+    if panel.column == "dual_error":
+        _scale_signed(axes, np.concatenate([h["dual_error"] for h in runs.values() if "dual_error" in h.columns]))
     elif not panel.signed:
         axes.set_yscale("log")
         label_plainly(axes.yaxis)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from barymesh.cli.config import Gaussians
-from barymesh.decentralized import WITHOUT_STEP
+from barymesh.method_names import WITHOUT_STEP
 from barymesh.decentralized.build import choose_step
 from barymesh.engines.recorder import Reference
 from barymesh.errors import BarymeshError, DriftWarning

@@ -16,9 +16,20 @@ ROOT = Path(barymesh.__file__).parent
 
 # each layer imports from layers above it in this list only; parts of one line stand beside one another
 LAYERS = [
-    ["errors", "status", "state", "random", "specification", "checks", "subsample", "interrupt"],
+    [
+        "errors",
+        "status",
+        "state",
+        "random",
+        "specification",
+        "checks",
+        "subsample",
+        "interrupt",
+        "method_names",
+        "option_readers",
+    ],
     ["core", "resources"],
-    ["io.atomic", "io.toml", "io.idx", "io.slot_file", "io.validation", "io.regular"],
+    ["io", "io.atomic", "io.toml", "io.idx", "io.slot_file", "io.validation", "io.regular"],
     ["support.grid", "support.points"],
     ["measures"],
     ["io.files"],
@@ -27,7 +38,7 @@ LAYERS = [
     ["oracle", "scenario", "transport"],
     ["problem", "history"],
     ["gradients", "record", "progress", "result"],
-    ["option_readers", "options", "methods"],
+    ["run_readers", "option_model", "options", "methods"],
     ["exact"],
     ["decentralized"],
     ["engines"],
@@ -39,10 +50,11 @@ LAYERS = [
 
 
 def modules():
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted(ROOT.rglob("*.py"))
-    }
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
 def imports(path, *, inside_functions=False):

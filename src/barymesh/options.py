@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from barymesh import option_readers as read
 from barymesh import run_readers as read_run
 from barymesh.cost import SQUARED, CostLike
-from barymesh.decentralized import NETWORK_METHODS
 from barymesh.errors import OptionError
+from barymesh.method_names import NETWORK_METHODS
 from barymesh.option_model import Model, details, option
 from barymesh.problem import PRECISIONS
 

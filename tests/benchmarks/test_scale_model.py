@@ -2,8 +2,8 @@
 
 import pytest
 
-from barymesh.network import as_network
 from barymesh.engines.simulate import Options, simulate
+from barymesh.network import as_network
 from benchmarks.network import gaussians
 from benchmarks.scale import PERIOD, Scale
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from barymesh.decentralized.sinkhorn import Sinkhorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
 from barymesh.cli.config import Gaussians
 from barymesh.core import tree
-from barymesh.gradients.logarithmic import ExactLogGradients
-from barymesh.decentralized.sinkhorn import Sinkhorn
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.errors import OptionError
+from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.network import GENERATORS, Network, as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Crash, Join, Leave, LinkDown, NewData

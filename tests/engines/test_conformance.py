@@ -13,10 +13,10 @@ import pytest
 from barymesh.engines.host import Host, local_algorithm
 
 import barymesh as bm
-from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.decentralized.build import choose_step
 from barymesh.engines.runtime import Pace, Runtime
 from barymesh.errors import OptionError
+from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport.keys import KeyPair

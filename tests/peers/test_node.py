@@ -215,7 +215,7 @@ def test_old_messages_are_refused_after_a_restart(kit, tmp_path):
         host, link = peer.runtime.host, peer.runtime.links._links["b"]
         marks = dict(link.admission.marks)
         if receives:
-            host.hear(1, np.zeros(host.algorithm.width), (4, 7))
+            peer.runtime.transport.deliver(1, np.zeros(host.algorithm.width), (4, 7))
         await peer.run(duration=0.05)
         return marks
 

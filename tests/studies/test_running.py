@@ -12,9 +12,9 @@ import pytest
 
 from barymesh.decentralized.build import choose_step
 from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulate import Options, exact_reference, simulate
 from barymesh.errors import FileError, NumericalError
 from barymesh.network import as_network
-from barymesh.engines.simulate import Options, exact_reference, simulate
 from barymesh_a2dwb import experiments, running
 from barymesh_a2dwb.experiments import Scale, Variation, plan_study
 from barymesh_a2dwb.running import Forecast, find_reference, load_study, run_job, run_study

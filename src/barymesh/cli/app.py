@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from barymesh import __version__
-from barymesh.cli import barycenter, compare, doctor, peers, run, simulate
+from barymesh.cli import barycenter, compare, dashboard, doctor, peers, run, simulate
 from barymesh.cli.exit_codes import EPILOG
-from barymesh.dashboard import command as dashboard
 
 app = typer.Typer(
     help="Wasserstein barycenters: the one measure closest to many.",

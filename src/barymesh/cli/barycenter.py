@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from barymesh.cli.config import Config
+from barymesh.cli.dashboard import Open, while_watched
 from barymesh.cli.exit_codes import exit_code, finish, writable_folder
 from barymesh.cli.parameters import FLAGS, Json, Quiet, config_from_flags, takes
 from barymesh.cli.reporting import collecting_warnings, print_json, print_warnings
-from barymesh.dashboard.command import Open, while_watched
 from barymesh.dashboard.live import LiveFile
 from barymesh.options import Options
 

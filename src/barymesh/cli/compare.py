@@ -11,10 +11,10 @@ import typer
 from barymesh.cli import completion
 from barymesh.cli.config import COMPARE, Config, read_methods
 from barymesh.cli.config_file import naming_lines, read_config
+from barymesh.cli.dashboard import Open, while_watched
 from barymesh.cli.exit_codes import INTERRUPTED, NOT_CONVERGED, error_as_json, finish, writable_folder
 from barymesh.cli.parameters import ConfigPath, Json, Quiet
 from barymesh.cli.reporting import collecting_warnings, print_json, print_warnings
-from barymesh.dashboard.command import Open, while_watched
 from barymesh.dashboard.live import LiveFile
 from barymesh.errors import BarymeshError, OptionError
 from barymesh.options import Options, RunOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barymesh.cost import EUCLIDEAN, SQUARED
-from barymesh.decentralized import NETWORK_METHODS
+from barymesh.method_names import NETWORK_METHODS
 
 # the usual ones of all the metrics that are taken
 COSTS = (SQUARED, EUCLIDEAN, "cityblock", "chebyshev", "cosine")

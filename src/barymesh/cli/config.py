@@ -12,10 +12,10 @@ import numpy as np
 
 from barymesh import option_readers as read
 from barymesh.checks import real_number, whole_number
-from barymesh.decentralized import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.errors import OptionError
 from barymesh.io.files import KINDS
 from barymesh.measures import Gaussian
+from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.option_model import Model, details, is_needed, option
 
 # the commands that read a configuration file

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barymesh.cli.dashboard import Open, while_watched
 from barymesh.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
-from barymesh.dashboard.command import Open, while_watched
 from barymesh.errors import OptionError
 from barymesh.peers.logs import LogForm, write_logs
 from barymesh.support.text import HELP as SUPPORT_HELP

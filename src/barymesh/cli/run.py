@@ -7,9 +7,9 @@ import typer
 from barymesh.cli.barycenter import compute
 from barymesh.cli.config import RUN
 from barymesh.cli.config_file import known_keys, naming_lines, read_config
+from barymesh.cli.dashboard import Open, while_watched
 from barymesh.cli.exit_codes import finish
 from barymesh.cli.parameters import ConfigPath, Json, Quiet
-from barymesh.dashboard.command import Open, while_watched
 
 HELP = f"""Compute a barycenter described in a TOML file.
 

@@ -9,10 +9,10 @@ import typer
 
 from barymesh.cli.config import RUN, SIMULATE, Config
 from barymesh.cli.config_file import SIMULATION, known_keys, naming_lines, read_config
+from barymesh.cli.dashboard import Open, while_watched
 from barymesh.cli.exit_codes import exit_code, finish, writable_folder
 from barymesh.cli.parameters import ConfigPath, Json, Quiet, takes
 from barymesh.cli.reporting import collecting_warnings, print_json, print_warnings
-from barymesh.dashboard.command import Open, while_watched
 from barymesh.dashboard.live import LiveFile
 from barymesh.options import Options
 from barymesh.status import Status

@@ -21,10 +21,10 @@ from typing import Any
 import tomli_w
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.io.atomic import write_text
 from barymesh.io.validation import explained
+from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network.topology import Network
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from barymesh.checks import real_number
-from barymesh.decentralized import WITHOUT_STEP
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Ending, Pace, Place, Runtime, Snapshot, hosted_algorithm
 from barymesh.errors import BarymeshError, FileError, NetworkError, WeightError
 from barymesh.io.files import read_measure
+from barymesh.method_names import WITHOUT_STEP
 from barymesh.peers.network_file import Kit
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
@@ -189,7 +189,7 @@ def local_problem(kit: Kit, measure: Any, weight: float) -> Problem:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The outcome of one check: ``ok`` or not, and a text that says what was found or what to do."""
 
     what: str
@@ -199,15 +199,15 @@ class Finding:
 
 async def check(
     folder: Path, data: Path, weight: float = 1.0, budget: PrivacyBudget | None = None, **reading: Any
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Whether the node of the kit in the folder could run now with these data. Nothing is started or changed."""
     try:
         kit = Kit.open(folder)
     except BarymeshError as error:
-        return [Finding("kit", False, str(error))]
+        return [CheckResult("kit", False, str(error))]
     network = kit.network
-    found = [Finding("kit", True, f"{kit.name} of {network.run}, network {network.fingerprint}")]
-    found.append(Finding("key", True, f"{kit.keys.fingerprint}, private, and the one in the network file"))
+    found = [CheckResult("kit", True, f"{kit.name} of {network.run}, network {network.fingerprint}")]
+    found.append(CheckResult("key", True, f"{kit.keys.fingerprint}, private, and the one in the network file"))
     try:
         measure = read_measure(data, **reading)
         if budget is not None:
@@ -215,17 +215,17 @@ async def check(
             measure, _ = released(kit, measure, budget)
         _require_usable(weight, network.method)
         problem = local_problem(kit, measure, weight)
-        found.append(Finding("data", True, f"{problem.atoms[0].weights.size} points, fit {problem.support!r}"))
+        found.append(CheckResult("data", True, f"{problem.atoms[0].weights.size} points, fit {problem.support!r}"))
     except BarymeshError as error:
-        found.append(Finding("data", False, str(error)))
+        found.append(CheckResult("data", False, str(error)))
     found.append(_clock(network.began))
     found.append(await _can_listen(kit))
     if (port := kit.entry.status_port) is not None:
         try:
             async with StatusServer(dict, port):
-                found.append(Finding("status", True, f"can be served at port {port}"))
+                found.append(CheckResult("status", True, f"can be served at port {port}"))
         except NetworkError as error:
-            found.append(Finding("status", False, str(error)))
+            found.append(CheckResult("status", False, str(error)))
     found += await asyncio.gather(*(_reachable(one) for one in neighbours(kit)))
     return found
 
@@ -238,30 +238,30 @@ def _require_usable(weight: float, method: str) -> None:
         )
 
 
-def _clock(began: datetime) -> Finding:
+def _clock(began: datetime) -> CheckResult:
     now = datetime.now(UTC).replace(microsecond=0)
     if now < began:
         text = f"It is {now.isoformat()} here, and the run begins at {began.isoformat()}. Set the clock, or wait."
-        return Finding("clock", False, text)
-    return Finding("clock", True, f"{now.isoformat()}, after the run began")
+        return CheckResult("clock", False, text)
+    return CheckResult("clock", True, f"{now.isoformat()}, after the run began")
 
 
-async def _can_listen(kit: Kit) -> Finding:
+async def _can_listen(kit: Kit) -> CheckResult:
     """Whether the node can listen at its address."""
     try:
         listen = kit.listen or await _own_address(kit)
         if listen.startswith("ipc://"):
             # binding it would take it from a program that listens there
-            return Finding("endpoint", True, f"{listen} is on this machine")
+            return CheckResult("endpoint", True, f"{listen} is on this machine")
         # with no key admitted, and closed at once
         async with Links([kit.number], listen, [], MessageFormat("check", np.zeros(1), np.ones(1)), curve=kit.keys):
             pass
     except BarymeshError as error:
-        return Finding("endpoint", False, str(error))
-    return Finding("endpoint", True, f"can listen at {listen}")
+        return CheckResult("endpoint", False, str(error))
+    return CheckResult("endpoint", True, f"can listen at {listen}")
 
 
-async def _reachable(neighbour: Neighbour) -> Finding:
+async def _reachable(neighbour: Neighbour) -> CheckResult:
     """Whether a program listens at the neighbour's endpoint. Only a run shows whether it has the right key."""
     what, where = f"neighbour {neighbour.name}", neighbour.endpoint
     try:
@@ -276,8 +276,8 @@ async def _reachable(neighbour: Neighbour) -> Finding:
     except (OSError, UnicodeError) as error:
         why = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
         text = f"{where} cannot be reached: {why}. It may not run yet; otherwise check its address and the firewalls."
-        return Finding(what, False, text)
-    return Finding(what, True, f"a program listens at {where}")
+        return CheckResult(what, False, text)
+    return CheckResult(what, True, f"a program listens at {where}")
 
 
 async def _own_address(kit: Kit) -> str:

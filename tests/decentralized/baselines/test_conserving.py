@@ -11,18 +11,18 @@ import barymesh as bm
 from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.decentralized.baselines.conserving import PATIENCE, ConservingA2DWB
-from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.decentralized.build import smoothness
 from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulate import exact_reference
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.errors import NetworkError, OptionError
+from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.metrics import total_variation
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
 from barymesh.scenario.delays import Categorical, LogNormal, Uniform
 from barymesh.scenario.faults import Crash, Loss, fault_table
 from barymesh.scenario.schedules import Periodic, Poisson, Windowed
-from barymesh.engines.simulate import exact_reference
 from tests.engines import every_fault, one_at_a_time
 
 FAULTS = {

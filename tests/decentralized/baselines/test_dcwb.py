@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.engines.simulate import exact_reference
 from barymesh.network import as_network
 from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, LinkDown, Loss, Sleep, Uniform
-from barymesh.engines.simulate import exact_reference
 
 MEASURES = [bm.Gaussian(mean, 0.3) for mean in (-1.0, -0.2, 0.5, 0.9, 1.4)]
 SUPPORT = np.linspace(-2, 2, 12)

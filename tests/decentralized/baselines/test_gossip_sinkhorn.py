@@ -7,18 +7,18 @@ import pytest
 
 import barymesh as bm
 from barymesh.decentralized.baselines.gossip_sinkhorn import TOLERANCE, GossipSinkhorn, agreeing_rounds
-from barymesh.gradients.plain import ExactGradients
-from barymesh.gradients.logarithmic import ExactLogGradients, LogGradients
 from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulate import exact_reference
 from barymesh.engines.simulation import SynchronousSimulation
 from barymesh.errors import NetworkError, OptionError
+from barymesh.gradients.logarithmic import ExactLogGradients, LogGradients
+from barymesh.gradients.plain import ExactGradients
 from barymesh.metrics import feasibility_residual, total_variation
 from barymesh.network import Network, as_network
 from barymesh.network.topology import adjacency
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, LogNormal, Loss
 from barymesh.scenario.faults import fault_table
-from barymesh.engines.simulate import exact_reference
 
 MEANS = (-1.0, -0.2, 0.5, 0.9, 1.4, -0.6, 0.1, 1.1)
 SUPPORT = np.linspace(-2, 2, 12)

@@ -67,7 +67,7 @@ class Variation:
 
 
 @dataclass(frozen=True)
-class Scale:
+class StudySize:
     """The size of a study. ``times``: the virtual seconds at which the nodes' average estimate is kept."""
 
     nodes: int
@@ -87,18 +87,18 @@ def _variations(steps: tuple[float, ...], regs: tuple[float, ...], samples: tupl
     )
 
 
-PAPER = Scale(
+PAPER = StudySize(
     500, 200.0, (10.0, 50.0, 200.0), (2, 3, 5, 7), 1.0, 2.0,
     _variations((0.25, 1.0, 4.0, 16.0, 64.0), (0.02, 0.05, 0.1, 0.5), (1, 10, 100)),
 )  # fmt: skip
-QUICK = Scale(
+QUICK = StudySize(
     60, 40.0, (10.0, 20.0, 40.0), (3,), 0.5, 0.5,
     _variations((0.25, 1.0, 16.0), (0.05, 0.1), (1, 10)),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class ExperimentPlan:
     """An experiment to run: its problem, what all runs share, the methods, and the times at which to keep the average
     estimate."""
 
@@ -120,10 +120,10 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class StudyPlan:
     """A study to run. The ``variations`` are those of the Gaussian experiment."""
 
-    cases: dict[str, Case]
+    cases: dict[str, ExperimentPlan]
     variations: tuple[Variation, ...]
     quick: bool
 
@@ -168,7 +168,7 @@ class Plan:
 
 def plan_study(
     which: str, *, quick: bool = False, seed: int = 0, sweeps: bool = True, mnist: str | Path | None = None
-) -> Plan:
+) -> StudyPlan:
     """The plan for "gaussian", "mnist" or "all".
 
     ``mnist``: where the images are, as for ``datasets.mnist.mnist``. A quick study takes the 8x8 digits of scikit-learn
@@ -185,10 +185,10 @@ def plan_study(
         small = quick and mnist is None
         cases += [_digit(scale, digit, seed, None if small else mnist or "auto") for digit in scale.digits]
     variations = scale.variations if sweeps and which != Which.MNIST else ()
-    return Plan({case.name: case for case in cases}, variations, quick)
+    return StudyPlan({case.name: case for case in cases}, variations, quick)
 
 
-def _gaussians(scale: Scale, seed: int) -> Case:
+def _gaussians(scale: StudySize, seed: int) -> ExperimentPlan:
     from barymesh.cli.config import Gaussians
 
     measures = Gaussians(count=scale.nodes, mean=list(MEANS), std=list(DEVIATIONS), seed=seed).draw()
@@ -199,10 +199,10 @@ def _gaussians(scale: Scale, seed: int) -> Case:
         f"[{DEVIATIONS[0]:g}, {DEVIATIONS[1]:g}]; {count} support points on [{low:g}, {high:g}]"
     )
     setting = _setting(scale, scale.record_gaussians, REG_GAUSSIANS, seed, data)
-    return Case("gaussian", "Gaussian distributions", setting, problem, METHODS, scale.times)
+    return ExperimentPlan("gaussian", "Gaussian distributions", setting, problem, METHODS, scale.times)
 
 
-def _digit(scale: Scale, digit: int, seed: int, source: str | Path | None) -> Case:
+def _digit(scale: StudySize, digit: int, seed: int, source: str | Path | None) -> ExperimentPlan:
     """Images of one digit: those of MNIST, or without a source the small ones of scikit-learn, under another name."""
     if source is None:
         from barymesh.datasets.digits import small_digits
@@ -214,8 +214,8 @@ def _digit(scale: Scale, digit: int, seed: int, source: str | Path | None) -> Ca
         found, reg, name, title = mnist(digit, scale.nodes, source), REG_MNIST, "mnist", "MNIST"
     problem = Problem.create(found.images, reg=reg, seed=seed)
     setting = _setting(scale, scale.record_images, reg, seed, f"images of the digit {digit}: {found.source}")
-    return Case(f"{name}-{digit}", f"{title}, digit {digit}", setting, problem, (*RIVALS, OURS), scale.times)
+    return ExperimentPlan(f"{name}-{digit}", f"{title}, digit {digit}", setting, problem, (*RIVALS, OURS), scale.times)
 
 
-def _setting(scale: Scale, record_every: float, reg: float, seed: int, data: str) -> Setting:
+def _setting(scale: StudySize, record_every: float, reg: float, seed: int, data: str) -> Setting:
     return Setting(scale.nodes, scale.duration, record_every, reg, SAMPLES, STEP_FACTOR, seed, data)

@@ -31,7 +31,7 @@ from barymesh_a2dwb.panels import (
     STYLES,
     SWEPT_PANELS,
     Line,
-    Row,
+    PanelRow,
     at_time,
     digit_of,
     figure_name,
@@ -151,7 +151,7 @@ def _selection(pairs: Sequence[tuple[Experiment, str]]) -> Figure:
     return _over_time(rows, f"The digits and networks that the paper shows: {setting}; data: {source}.")
 
 
-def _over_time(rows: list[Row], note: str) -> Figure:
+def _over_time(rows: list[PanelRow], note: str) -> Figure:
     figure, first, marks = _grid(rows, PANELS)
     first.set_xlim(left=0)
     first.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -168,7 +168,7 @@ def _sensitivity(parameter: str, sweeps: list[Sweep], experiment: Experiment | N
     return _explained(figure, rows, marks, PARAMETERS.get(parameter, parameter), note)
 
 
-def _grid(rows: list[Row], panels: Sequence[Panel], dots: Dots | None = None) -> tuple[Figure, Axes, set[str]]:
+def _grid(rows: list[PanelRow], panels: Sequence[Panel], dots: Dots | None = None) -> tuple[Figure, Axes, set[str]]:
     """One row a topology, one column a panel. Returns the first axes too, and the marks that were needed."""
     figure = Figure(figsize=(WIDTH, 1.2 + 1.3 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(panels), squeeze=False, sharex=True)
@@ -243,7 +243,7 @@ def _space_out(axes: Axes, values: Floats) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position=None: f"{value:g}"))
 
 
-def _explained(figure: Figure, rows: list[Row], marks: set[str], x_label: str, note: str) -> Figure:
+def _explained(figure: Figure, rows: list[PanelRow], marks: set[str], x_label: str, note: str) -> Figure:
     """With a legend above and the small print below."""
     entries = _lines(methods_in(rows))
     entries.append((Line2D([], [], color="0.25", linewidth=0.7), "certified optimum"))

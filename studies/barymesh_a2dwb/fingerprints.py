@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import barymesh
-from barymesh_a2dwb.experiments import Case, Plan
+from barymesh_a2dwb.experiments import ExperimentPlan, StudyPlan
 from barymesh_a2dwb.storage import FORMAT
 
 ENTRY = "barymesh_a2dwb.runs"
@@ -27,7 +27,7 @@ OUTER = tuple(f"barymesh.{layer}" for layer in ("cli", "dashboard", "io", "peers
 PACKAGES = {"barymesh": Path(barymesh.__file__).parent, "barymesh_a2dwb": Path(__file__).parent}
 
 
-def fingerprints(plan: Plan) -> dict[str, str]:
+def fingerprints(plan: StudyPlan) -> dict[str, str]:
     """The fingerprint of every run and reference of a study, by file name."""
     program = program_digest()
     found: dict[str, str] = {}
@@ -98,7 +98,7 @@ def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _measures(case: Case) -> str:
+def _measures(case: ExperimentPlan) -> str:
     """A digest of the measures and the support."""
     problem = case.problem
     parts = [problem.support.points, problem.weights]

@@ -120,7 +120,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """The curves in the panels of one row; ``optimum`` is that of the dual objective."""
 
     label: str
@@ -128,12 +128,12 @@ class Row:
     optimum: float
 
 
-def history_rows(experiment: Experiment) -> list[Row]:
+def history_rows(experiment: Experiment) -> list[PanelRow]:
     """An experiment over time: one row a topology."""
     return [history_row(experiment, topology, LABELS[topology]) for topology in topologies_of(experiment)]
 
 
-def history_row(experiment: Experiment, topology: str, label: str) -> Row:
+def history_row(experiment: Experiment, topology: str, label: str) -> PanelRow:
     """The runs on one topology over time."""
     runs = {method: experiment.runs.get((topology, method)) for method in methods_of(experiment)}
     lines = [
@@ -141,17 +141,17 @@ def history_row(experiment: Experiment, topology: str, label: str) -> Row:
         for method, run in runs.items()
         if run is not None
     ]
-    return Row(label, lines, experiment.optimum)
+    return PanelRow(label, lines, experiment.optimum)
 
 
-def sweep_rows(sweeps: Iterable[Sweep]) -> list[Row]:
+def sweep_rows(sweeps: Iterable[Sweep]) -> list[PanelRow]:
     """Sweeps of one parameter: one row a topology."""
     known = {(sweep.topology, sweep.method): sweep for sweep in sweeps}
     rows = []
     for topology in TOPOLOGIES:
         here = [known[topology, method] for method in METHODS if (topology, method) in known]
         lines = [Line(one.method, one.values, _swept(one)) for one in here]
-        rows += [Row(LABELS[topology], lines, 0.0)] if lines else []
+        rows += [PanelRow(LABELS[topology], lines, 0.0)] if lines else []
     return rows
 
 
@@ -159,13 +159,13 @@ def _swept(sweep: Sweep) -> dict[str, Floats]:
     return {panel.column: getattr(sweep, measure) for panel, measure in zip(SWEPT_PANELS, MEASURES, strict=True)}
 
 
-def methods_in(rows: Iterable[Row]) -> list[str]:
+def methods_in(rows: Iterable[PanelRow]) -> list[str]:
     """The methods that occur in the rows."""
     drawn = {line.method for row in rows for line in row.lines}
     return [method for method in METHODS if method in drawn]
 
 
-def limits(panel: Panel, row: Row, rows: Sequence[Row]) -> tuple[float, float]:
+def limits(panel: Panel, row: PanelRow, rows: Sequence[PanelRow]) -> tuple[float, float]:
     """The limits of a panel's vertical axis in one of the rows. All rows have the same scale; for the dual objective,
     all rows with the same optimum."""
     alike = [one for one in rows if panel.floor is not None or one.optimum == row.optimum]

@@ -27,7 +27,7 @@ from barymesh.viz.theme import Panel, shown_number
 from barymesh_a2dwb import panels
 from barymesh_a2dwb.claims import Verdict, lowest_run
 from barymesh_a2dwb.experiments import PAPER
-from barymesh_a2dwb.panels import PANELS, SWEPT_PANELS, Row
+from barymesh_a2dwb.panels import PANELS, SWEPT_PANELS, PanelRow
 from barymesh_a2dwb.storage import DATA
 from barymesh_a2dwb.study import LABELS, Experiment, Floats, Study, Sweep, last_of, methods_of, topologies_of
 from barymesh_a2dwb.tables import step_table, sweep_table, tables
@@ -115,7 +115,7 @@ class Plots:
         return {"label": label, "id": f"plots-{number}", "panels": list(zip(elements, figures, strict=True))}
 
     def over_time(
-        self, rows: Sequence[Row], duration: float, group: str, columns: Sequence[Panel] = PANELS
+        self, rows: Sequence[PanelRow], duration: float, group: str, columns: Sequence[Panel] = PANELS
     ) -> dict[str, Any]:
         """Histories: one row a network, one column a measure."""
         return self._curves(rows, "virtual time (s)", group, columns, lambda: Range1d(0, duration), unit="s")
@@ -129,8 +129,8 @@ class Plots:
         return self._curves(rows, x_label, group, SWEPT_PANELS, lambda: Range1d(low / room, high * room), **look)
 
     def _curves(
-        self, rows: Sequence[Row], x_label: str, group: str, columns: Sequence[Panel], x_range: Callable[[], Range1d],
-        **look: Any,
+        self, rows: Sequence[PanelRow], x_label: str, group: str, columns: Sequence[Panel],
+        x_range: Callable[[], Range1d], **look: Any,
     ) -> dict[str, Any]:  # fmt: skip
         drawn = []
         for row in rows:
@@ -148,7 +148,7 @@ def _curve(method: str, x: Floats, y: Floats, mark: Mark | None = None) -> Curve
     return Curve(LABELS[method], x, y, look.colour, DASHES[look.dash], THICKER * look.width, mark)
 
 
-def _panel_curves(row: Row, panel: Panel) -> list[Curve]:
+def _panel_curves(row: PanelRow, panel: Panel) -> list[Curve]:
     curves = []
     for line in row.lines:
         y = line.y[panel.column]
@@ -158,7 +158,7 @@ def _panel_curves(row: Row, panel: Panel) -> list[Curve]:
     return curves
 
 
-def _frame(panel: Panel, row: Row, rows: Sequence[Row], x_label: str, **look: Any) -> Frame:
+def _frame(panel: Panel, row: PanelRow, rows: Sequence[PanelRow], x_label: str, **look: Any) -> Frame:
     low, high = panels.limits(panel, row, rows)
     title = panel.title[0].upper() + panel.title[1:]
     if panel.floor is None:

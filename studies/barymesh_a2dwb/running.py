@@ -22,7 +22,7 @@ import numpy as np
 from barymesh.errors import FileError, NotEnoughMemoryError
 from barymesh.resources import memory
 from barymesh.resources.cores import available_cores, one_thread_each
-from barymesh_a2dwb.experiments import Case, Job, Plan
+from barymesh_a2dwb.experiments import ExperimentPlan, Job, StudyPlan
 from barymesh_a2dwb.fingerprints import fingerprints as fingerprints_of
 from barymesh_a2dwb.runs import Certified, find_reference, run_job
 from barymesh_a2dwb.storage import (
@@ -53,7 +53,7 @@ def _asked_to_stop(_: object) -> bool:
     return _interrupted is not None and _interrupted.is_set()
 
 
-def run_study(plan: Plan, folder: str | Path, *, workers: int | None = None, progress: bool = False) -> Study:
+def run_study(plan: StudyPlan, folder: str | Path, *, workers: int | None = None, progress: bool = False) -> Study:
     """Make the runs that are not in the folder yet, and return the whole study.
 
     ``workers``: the number of parallel runs, each on one core; by default one for each core. It has no influence on the
@@ -95,7 +95,7 @@ def run_study(plan: Plan, folder: str | Path, *, workers: int | None = None, pro
 
 
 def _stored(
-    plan: Plan, data: Path, fingerprints: Mapping[str, str]
+    plan: StudyPlan, data: Path, fingerprints: Mapping[str, str]
 ) -> tuple[dict[tuple[str, float], Certified], dict[Job, Run]]:
     """The references and runs on disk that have the right fingerprints."""
     references: dict[tuple[str, float], Certified] = {}
@@ -119,7 +119,7 @@ def _if_there(read: Callable[[], Any]) -> Any:
         return None
 
 
-def _sweeps(plan: Plan, runs: Mapping[Job, Run]) -> Iterator[Sweep]:
+def _sweeps(plan: StudyPlan, runs: Mapping[Job, Run]) -> Iterator[Sweep]:
     """The values that the runs of every sweep end with."""
     for variation in plan.variations:
         for topology in variation.topologies:
@@ -244,7 +244,7 @@ def _kind(what: Job | tuple[str, float]) -> tuple[str, str]:
     return (what.experiment, what.method) if isinstance(what, Job) else (what[0], "reference")
 
 
-def expected_seconds(case: Case, what: Job | tuple[str, float]) -> float:
+def expected_seconds(case: ExperimentPlan, what: Job | tuple[str, float]) -> float:
     """A rough estimate for one core of 2020: preparation, activations times the numbers that each reads, records."""
     size, setting = case.problem.support.size, case.setting
     if not isinstance(what, Job):
@@ -260,7 +260,7 @@ def expected_seconds(case: Case, what: Job | tuple[str, float]) -> float:
 
 @contextmanager
 def _following(
-    plan: Plan, references: list[tuple[str, float]], jobs: list[Job], workers: int, show: bool
+    plan: StudyPlan, references: list[tuple[str, float]], jobs: list[Job], workers: int, show: bool
 ) -> Iterator[Callable[[Any, float], None]]:
     """A function to call with each finished run and its seconds. It draws a progress bar with the time left."""
     every: list[Any] = [*references, *jobs]
@@ -300,7 +300,7 @@ def _following(
         yield finished
 
 
-def _described(plan: Plan, what: Job | tuple[str, float]) -> str:
+def _described(plan: StudyPlan, what: Job | tuple[str, float]) -> str:
     if isinstance(what, Job):
         return f"{plan.cases[what.experiment].title}, {LABELS[what.topology]}, {LABELS[what.method]}"
     return f"{plan.cases[what[0]].title}, true barycenter"

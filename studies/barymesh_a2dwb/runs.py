@@ -27,7 +27,7 @@ from barymesh.support.points import Support
 from barymesh_a2dwb.study import OURS, OURS_SAMPLED, RIVALS, Floats, Run
 
 if TYPE_CHECKING:
-    from barymesh_a2dwb.experiments import Case, Job
+    from barymesh_a2dwb.experiments import ExperimentPlan, Job
 
 # called now and then during a run; True ends it with a KeyboardInterrupt
 Stop = Callable[[object], bool]
@@ -45,7 +45,7 @@ class Certified:
     seconds: float = float("nan")
 
 
-def find_reference(case: Case, reg: float, stop: Stop | None = None) -> Certified:
+def find_reference(case: ExperimentPlan, reg: float, stop: Stop | None = None) -> Certified:
     """The true barycenter of an experiment with this reg, by the exact solver, with its certificate."""
     began = time.perf_counter()
     problem = _problem(case, reg)
@@ -59,7 +59,7 @@ def find_reference(case: Case, reg: float, stop: Stop | None = None) -> Certifie
     return Certified(problem.support, found.p, optimum, bounds.gap, time.perf_counter() - began)
 
 
-def run_job(case: Case, job: Job, known: Certified, stop: Stop | None = None) -> Run:
+def run_job(case: ExperimentPlan, job: Job, known: Certified, stop: Stop | None = None) -> Run:
     """One run in virtual time. Divergence is an outcome like others: the history up to it is kept."""
     began = time.perf_counter()
     problem = _problem(case, job.reg)
@@ -89,7 +89,7 @@ def run_job(case: Case, job: Job, known: Certified, stop: Stop | None = None) ->
     return Run(job.experiment, job.topology, job.method, step, recorder.history, means, seconds, status)
 
 
-def _problem(case: Case, reg: float) -> Problem:
+def _problem(case: ExperimentPlan, reg: float) -> Problem:
     """The problem with this reg. That of the case itself has cached its atoms, which take half a second to compute for
     the Gaussians."""
     return case.problem if reg == case.problem.reg else replace(case.problem, reg=reg)

@@ -28,7 +28,7 @@ from barymesh.history import History
 from barymesh.io.atomic import replacing, write_csv, write_text
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
-from barymesh_a2dwb.experiments import Plan
+from barymesh_a2dwb.experiments import StudyPlan
 from barymesh_a2dwb.runs import Certified
 from barymesh_a2dwb.study import MEASURES, Experiment, Run, Setting, Study, Sweep
 
@@ -114,7 +114,7 @@ def _read_arrays(path: Path, fingerprint: str) -> dict[str, NDArray[Any]]:
 # ---- the whole study
 
 
-def write_study(folder: Path, plan: Plan, fingerprints: Mapping[str, str], sweeps: Iterable[Sweep]) -> None:
+def write_study(folder: Path, plan: StudyPlan, fingerprints: Mapping[str, str], sweeps: Iterable[Sweep]) -> None:
     """Write the table of the sweeps, and the manifest: titles, settings, and the fingerprint of every file."""
     experiments = {
         name: {

@@ -30,7 +30,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table. ``kind``: how the template shows a cell. ``title``: of the tab or fold that the table is on."""
 
     caption: str
@@ -61,13 +61,13 @@ def tables(study: Study, verdicts: Sequence[claims.Verdict]) -> dict[str, Any]:
         "does, the last value."
     )
     return {
-        "counts": Table("The paper's claims, counted.", ["", "holds", "undecided", "fails"], counted),
+        "counts": ReportTable("The paper's claims, counted.", ["", "holds", "undecided", "fails"], counted),
         "outcomes": _outcomes(study),
         "settings": _settings(study),
         "claims": _verdicts(study, by_paper, "The paper's claims."),
         "unseen": _verdicts(study, others, "What the paper does not measure."),
         "own": _verdicts(study, own, "Whether barymesh's own method slows, and ends at the optimum."),
-        "times": Table(times, ["", "", *_labels(METHODS)], _closeness(study)),
+        "times": ReportTable(times, ["", "", *_labels(METHODS)], _closeness(study)),
         "orders": _orders(study),
         "files": [_files(experiment) for experiment in study.experiments.values()],
     }
@@ -90,7 +90,7 @@ def _span(ends: tuple[float, float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _outcomes(study: Study) -> Table:
+def _outcomes(study: Study) -> ReportTable:
     head = (
         "", "runs", "dual objective − optimum", "feasibility residual", "TV", f"TV within {claims.CLOSE}", "stopped",
         "diverged",
@@ -106,10 +106,10 @@ def _outcomes(study: Study) -> Table:
         "What the runs of each method end with: the least and the largest last value over all experiments and "
         "networks; and how many end close to the true barycenter, were stopped by their nodes, and diverged."
     )
-    return Table(caption, head, rows, "numbers")
+    return ReportTable(caption, head, rows, "numbers")
 
 
-def _settings(study: Study) -> Table:
+def _settings(study: Study) -> ReportTable:
     facts: dict[str, Callable[[Experiment], str]] = {
         "data": lambda e: e.setting.data,
         "nodes m": lambda e: f"{e.setting.nodes}",
@@ -126,7 +126,7 @@ def _settings(study: Study) -> Table:
     }
     experiments = study.experiments.values()
     rows = [TableRow(name, [fact(experiment) for experiment in experiments]) for name, fact in facts.items()]
-    return Table("Settings of each experiment.", ["", *(e.title for e in experiments)], rows)
+    return ReportTable("Settings of each experiment.", ["", *(e.title for e in experiments)], rows)
 
 
 def _support(support: Support) -> str:
@@ -136,7 +136,7 @@ def _support(support: Support) -> str:
     return f"{' × '.join(map(str, support.grid.shape))} points on {' × '.join(spans)}".replace("[-", "[−")
 
 
-def _verdicts(study: Study, verdicts: Sequence[claims.Verdict], caption: str) -> Table:
+def _verdicts(study: Study, verdicts: Sequence[claims.Verdict], caption: str) -> ReportTable:
     """One group a claim, one row an experiment, one column a topology; one wide cell for a claim about all of them."""
     known = {(v.claim, v.experiment, v.topology): v for v in verdicts}
     topologies = [t for t in TOPOLOGIES if any(v.topology == t for v in verdicts)] or TOPOLOGIES
@@ -145,7 +145,7 @@ def _verdicts(study: Study, verdicts: Sequence[claims.Verdict], caption: str) ->
         places = [place] if place == claims.EVERYWHERE else topologies
         row = [known.get((claim, experiment, one)) for one in places]
         groups.setdefault(claim, {})[study.experiments[experiment].title] = row
-    return Table(caption, ["", "", *_labels(topologies)], _grouped(groups), "verdict")
+    return ReportTable(caption, ["", "", *_labels(topologies)], _grouped(groups), "verdict")
 
 
 def _closeness(study: Study) -> list[TableRow]:
@@ -167,7 +167,7 @@ def _closeness(study: Study) -> list[TableRow]:
     )
 
 
-def _orders(study: Study) -> list[Table]:
+def _orders(study: Study) -> list[ReportTable]:
     """For each experiment the methods from the lowest last value to the highest."""
     found = {(one.experiment, one.topology, one.measure): one for one in claims.ordering(study)}
     names = [name + (" − optimum" if measure == "dual" else "") for measure, (_, name) in MEASURES.items()]
@@ -175,11 +175,11 @@ def _orders(study: Study) -> list[Table]:
     for e in study.experiments.values():
         rows = [TableRow(LABELS[t], [found[e.name, t, measure] for measure in MEASURES]) for t in topologies_of(e)]
         caption = f"{e.title}: the methods in the order of their last values."
-        tables.append(Table(caption, ["", *names], rows, "order", e.title))
+        tables.append(ReportTable(caption, ["", *names], rows, "order", e.title))
     return tables
 
 
-def _files(experiment: Experiment) -> Table:
+def _files(experiment: Experiment) -> ReportTable:
     methods = methods_of(experiment)
     stem = f"{DATA}/{experiment.name}"
     rows = [
@@ -187,10 +187,10 @@ def _files(experiment: Experiment) -> Table:
         for t in topologies_of(experiment)
     ]
     caption = f"Histories: {experiment.title}."
-    return Table(caption, ["", *_labels(methods)], rows, "links", f"Files of {experiment.title}")
+    return ReportTable(caption, ["", *_labels(methods)], rows, "links", f"Files of {experiment.title}")
 
 
-def sweep_table(study: Study, sweeps: Sequence[Sweep]) -> Table:
+def sweep_table(study: Study, sweeps: Sequence[Sweep]) -> ReportTable:
     """The best that each method reaches in the sweeps of one parameter."""
     gap = max((experiment.gap for experiment in study.experiments.values()), default=0.0)
     rows = []
@@ -204,10 +204,10 @@ def sweep_table(study: Study, sweeps: Sequence[Sweep]) -> Table:
         dual = np.concatenate([sweep.dual for sweep in lines])
         rows.append(TableRow(LABELS[method], [len(ends), *where, (dual < -gap).sum(), np.isnan(dual).sum()]))
     head = ("", "runs", "lowest TV at the end", "at the value", "on", "end below the optimum", "diverged")
-    return Table("The best that each method reaches.", head, rows)
+    return ReportTable("The best that each method reaches.", head, rows)
 
 
-def step_table(study: Study) -> Table:
+def step_table(study: Study) -> ReportTable:
     """At which steps the paper's claims hold."""
     answers = {(one.claim, one.topology): one for one in claims.step_answers(study)}
     topologies = [t for t in TOPOLOGIES if any(t == place for _, place in answers)]
@@ -217,4 +217,4 @@ def step_table(study: Study) -> Table:
         "At which steps A2DWB ends lower than the other, as multiples of reg/λmax(W); and whether it does with the "
         "best step of each, which for the dual objective is the one that ends nearest to the optimum."
     )
-    return Table(caption, ["", *_labels(topologies)], rows, "wrapped")
+    return ReportTable(caption, ["", *_labels(topologies)], rows, "wrapped")

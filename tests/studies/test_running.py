@@ -16,7 +16,7 @@ from barymesh.errors import FileError, NumericalError
 from barymesh.network import as_network
 from barymesh.simulate import Options, exact_reference, simulate
 from barymesh_a2dwb import experiments, fingerprints, running, runs
-from barymesh_a2dwb.experiments import Scale, Variation, plan_study
+from barymesh_a2dwb.experiments import StudySize, Variation, plan_study
 from barymesh_a2dwb.running import Forecast, run_study
 from barymesh_a2dwb.runs import find_reference, run_job
 from barymesh_a2dwb.storage import load_study
@@ -24,7 +24,7 @@ from barymesh_a2dwb.storage import load_study
 pytestmark = pytest.mark.filterwarnings("ignore::barymesh.errors.DriftWarning")
 
 HUGE = 1e200
-TINY = Scale(
+TINY = StudySize(
     nodes=6, duration=2.0, times=(1.0, 2.0), digits=(3,), record_gaussians=0.5, record_images=1.0,
     variations=(
         Variation("step", (1.0, HUGE), ("star",), ("a2dwb", "a2dwb_naive")),

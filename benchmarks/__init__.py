@@ -1,1 +1,1 @@
-"""Benchmarks, for developers and users: ``python -m benchmarks`` measures everything in ratios within one run."""
+"""Benchmarks: ``python -m benchmarks`` measures everything as ratios within one run. Not part of the wheel."""

@@ -12,7 +12,7 @@ from benchmarks.images import Floats, digits
 
 
 @dataclass(frozen=True)
-class Case:
+class SolverCase:
     """``count`` measures on a regular grid of this ``shape``, or, without one, on ``scattered`` points of the square.
 
     ``target``: how many times faster than the best other solver we mean to be.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: how fast it is on this machine, in ratios."""
+"""``python -m benchmarks``: the speed of barymesh on this machine, in ratios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bench(
         typer.Option(
             "--only",
             help="Measure this part only (may be repeated): kernels, exact, simulation, event_loop, network, growth or "
-            "peers. Results of the others in the folder stay.",
+            "peers. The results of other parts in the folder are kept.",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("barymesh-bench"),
@@ -29,11 +29,11 @@ def bench(
         bool, typer.Option("--json", help="Print the results as JSON on standard output, and nothing else there.")
     ] = False,
 ) -> None:
-    """Measure how fast barymesh is on this machine, against floors and against other libraries.
+    """Measure the speed of barymesh on this machine, against floors and against other libraries.
 
     Writes latest.md (a page to read), latest.json and figures to the output folder, after every part, so that Ctrl-C
-    keeps the parts that are finished. POT and OTT-JAX are compared with if they are installed (pip install
-    'barymesh[bench]'). Close other programs while it runs.
+    keeps the parts that are finished. POT and OTT-JAX take part if they are installed (pip install -e
+    '.[bench]'). Close other programs while it runs.
 
     Examples:
 
@@ -45,7 +45,7 @@ def bench(
 
 
 def _bench(quick: bool, only: list[str], output: Path, as_json: bool) -> int:
-    """Measure and say where the results are. Returns the exit code."""
+    """Measure, and print where the results are. Returns the exit code."""
     from benchmarks.suite import NAMES, PAGE, benchmarks, check_names, run_suite
 
     check_names(only)

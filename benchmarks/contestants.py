@@ -29,7 +29,7 @@ SLACK = 0.05
 # what iterations are tried, besides the first guess
 TRIES = 4
 MOST_ITERATIONS = 5000
-# too little to matter, and more than nothing
+# a mass too small to matter
 EMPTY = 1e-12
 
 
@@ -73,7 +73,7 @@ Prepare = Callable[[int], Callable[[], Floats]]
 
 
 class NotRunError(Exception):
-    """Why a contestant does not take part."""
+    """A solver is not run, for the reason in the message."""
 
 
 def pot_dense(task: Task, method: str) -> Prepare:
@@ -150,7 +150,7 @@ OTHERS: dict[str, Callable[[Task], Prepare]] = {
     "OTT kernel, float64": lambda task: ott(task, double=True, log_domain=False),
     "OTT log, float64": lambda task: ott(task, double=True, log_domain=True),
 }
-# so slow, or in such low precision, that small problems tell enough
+# so slow, or of such low precision, that they run on small problems only
 FOR_SMALL_ONLY = ("POT sinkhorn_log", "POT convolutional log", "OTT kernel, float32", "OTT log, float64")
 FOR_IMAGES_ONLY = ("POT convolutional", "POT convolutional log")
 # the module each name begins with
@@ -187,7 +187,7 @@ def least_count(
 ) -> tuple[int | None, dict[int, float]]:
     """About the least number of iterations that is accurate enough, and the error of all that were tried.
 
-    The error shrinks by ``rate`` an iteration once it is small, which tells where to look after one run. None if the
+    The error shrinks by ``rate`` an iteration once it is small, which says where to look after one run. None if the
     error stalls above ACCURACY.
     """
     errors: dict[int, float] = {}
@@ -219,7 +219,7 @@ def least_count(
 
 
 def contest_other(name: str, task: Task, patience: float) -> dict[str, Any]:
-    """The time of the least number of iterations that is accurate enough; nobody's single run takes longer than
+    """The time of the least number of iterations that is accurate enough; no single run takes longer than
     ``patience`` seconds."""
     prepare = OTHERS[name](task)
     # loads what is loaded at first use, too
@@ -246,8 +246,8 @@ def contest_other(name: str, task: Task, patience: float) -> dict[str, Any]:
 
 
 def peak_mb() -> float | None:
-    """The most memory this process has held, where the system tells. (getrusage would include the parent's, from before
-    exec.)"""
+    """The largest memory that this process has held, where the system reports it. (getrusage would include that of the
+    parent before exec.)"""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -256,7 +256,7 @@ def peak_mb() -> float | None:
 
 
 def compete(name: str, task: Task, patience: float) -> dict[str, Any]:
-    """Everything about one contestant: seconds, iterations, accuracy, memory, or a note that says why not."""
+    """The row of one solver: seconds, iterations, accuracy and memory, or a note that says why there are none."""
     warnings.simplefilter("ignore")
     try:
         row = contest_ours(task, patience) if name == OURS else contest_other(name, task, patience)

@@ -1,4 +1,4 @@
-"""Whether Ctrl-C was pressed, even where a solver or simulation took it for itself and ended early without a word."""
+"""Whether Ctrl-C was pressed, even where a solver or simulation handled it and ended early."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def noticing() -> Iterator[Callable[[], bool]]:
-    """Within the block, the yielded function tells if Ctrl-C was pressed. Outside the main thread it never is."""
+    """Within the block, the yielded function says whether Ctrl-C was pressed. Outside the main thread it never was."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    # Python writes the number of every signal here, whoever handles it
+    # Python writes the number of every signal here, whatever handles it
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -23,7 +23,7 @@ def noticing() -> Iterator[Callable[[], bool]]:
     seen = bytearray()
 
     def pressed() -> bool:
-        # raised where nothing is there to be read
+        # raised when there is nothing to read
         with suppress(BlockingIOError):
             seen.extend(os.read(reading, 4096))
         return signal.SIGINT in seen

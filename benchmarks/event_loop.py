@@ -1,6 +1,6 @@
 """The simulator against a straightforward event loop: the same run, the same numbers, activation by activation.
 
-What is to be beaten is ``event_loop_reference.py``: a heap of events, one activation at a time, NumPy for the M x n
+The rival is ``event_loop_reference.py``: a heap of events, one activation at a time, NumPy for the M x n
 numbers of a node. Its random numbers are the simulator's, drawn in compiled code, so that they cost it next to nothing.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import faults as fate_kernels
+from barymesh.core import faults as fault_kernels
 from barymesh.core.compiling import compiled
 from barymesh.core.counter_random import NORMALS, key, normals
 from barymesh.engines.simulation import Simulation
@@ -25,7 +25,8 @@ from barymesh.scenario.delays import Categorical
 from barymesh.scenario.schedules import Windowed
 from benchmarks.event_loop_reference import a2dwb, softmax_mean
 from benchmarks.parts import Part, Row, Table
-from benchmarks.simulation import gaussians, simulation_of
+from benchmarks.problems import gaussians
+from benchmarks.simulation import simulation_of
 from benchmarks.timing import best_times
 
 Floats = NDArray[np.float64]
@@ -83,8 +84,8 @@ def case(problem: Problem, topology: str, seconds: float) -> Row:
 
 
 class Turns:
-    """Hands the loop its activations; after each window lets the simulator run too. ``loop`` and ``simulator``: the
-    best seconds an activation of each."""
+    """The activations of the loop; after each window the simulator runs too. ``loop`` and ``simulator``: the best
+    seconds of an activation of each."""
 
     def __init__(self, of: Iterable[tuple[float, int]], simulation: Simulation[Any]) -> None:
         self.of, self.simulation = of, simulation
@@ -106,7 +107,7 @@ class Turns:
 
 
 def activations(problem: Problem, seconds: float) -> Iterator[tuple[float, int]]:
-    """When who acts, before that time."""
+    """The activations before a time, as (time, node)."""
     clock = Windowed().clock(len(problem.measures), problem.seed)
     while True:
         slab = clock.next_slab(seconds)
@@ -122,7 +123,7 @@ def loop(problem: Problem, network: Network, clock: Iterable[tuple[float, int]])
     means, stds = [float(one.mean[0]) for one in normal], [float(np.sqrt(one.cov[0, 0])) for one in normal]
     seed, names = np.uint64(problem.seed), np.empty(network.neighbours.size, dtype=np.uint64)
     receivers = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    fate_kernels.name_edges(seed, network.neighbours, receivers, names)
+    fault_kernels.name_edges(seed, network.neighbours, receivers, names)
     # out of a node go the reverses of the edges that come into it
     outgoing = np.split(names[network.reverse], network.offsets[1:-1])
     law = Categorical().table(network).law
@@ -154,4 +155,4 @@ def draw_normals(seed: int, node: int, number: int, out: Floats) -> None:
 def draw_delays(names: NDArray[np.uint64], number: int, law: Floats, out: Floats) -> None:
     """The delay of message ``number`` on each of the edges."""
     for k in range(out.size):
-        out[k] = fate_kernels.delay(names[k], number, 0, law, 0)
+        out[k] = fault_kernels.delay(names[k], number, 0, law, 0)

@@ -24,7 +24,7 @@ from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
 from barymesh.status import Status
 from benchmarks import images
-from benchmarks.cases import Case
+from benchmarks.cases import SolverCase
 from benchmarks.contestants import (
     ACCURACY,
     FOR_IMAGES_ONLY,
@@ -44,28 +44,28 @@ if TYPE_CHECKING:
 
 REG = 0.004
 CASES = [
-    Case(10, (28, 28)),
-    Case(100, (28, 28)),
-    Case(200, (28, 28)),
-    Case(500, (28, 28), target=5.0),
-    Case(5000, (28, 28)),
-    Case(200, (64, 64)),
-    Case(200, (128, 128), target=5.0),
-    Case(10, (32, 32, 32)),
-    Case(10, (10_000,)),
-    Case(100, (10_000,)),
-    Case(50, scattered=500),
+    SolverCase(10, (28, 28)),
+    SolverCase(100, (28, 28)),
+    SolverCase(200, (28, 28)),
+    SolverCase(500, (28, 28), target=5.0),
+    SolverCase(5000, (28, 28)),
+    SolverCase(200, (64, 64)),
+    SolverCase(200, (128, 128), target=5.0),
+    SolverCase(10, (32, 32, 32)),
+    SolverCase(10, (10_000,)),
+    SolverCase(100, (10_000,)),
+    SolverCase(50, scattered=500),
 ]
-QUICK_CASES = [Case(50, (28, 28)), Case(20, scattered=200)]
+QUICK_CASES = [SolverCase(50, (28, 28)), SolverCase(20, scattered=200)]
 # without the slow ones, which start as long as they run
 QUICK_CONTESTANTS = ("POT sinkhorn", "POT convolutional", "OTT kernel, float64")
 # seconds that a single run may take: a solver that needs longer is not run to the end
 PATIENCE, QUICK_PATIENCE = 90.0, 5.0
-# numbers in all histograms of a problem on which everybody runs
+# problems with at most this many numbers in their histograms are given to every solver
 SMALL = 30_000
 # of the true barycenter, against which L1 is measured
 REFERENCE_TOL = 1e-8
-# this many of the measures tell how many plain iterations all will need
+# the plain iterations that all measures need are estimated from this many of them
 SOME = 10
 # the time of an iteration where products underflow
 SMALL_REGS = (5e-4, 2.5e-4, 1e-4)
@@ -78,10 +78,10 @@ TEXT = (
     "Measures on the unit interval, square or cube, squared Euclidean cost, reg {reg}; images are {source}. Every "
     "solver gets about the least number of iterations that brings it within L1 {accuracy:g} of the converged "
     "barycenter (ours: the loosest of a few tolerances), and the best of up to three runs counts, each in a process of "
-    "its own. *peak MB* is the most memory its process held, everything included. No seconds: it did not get there, or "
-    "a single run would have taken longer than {patience:g} s. The others' iterations are those of plain Sinkhorn, the "
-    "floor of a solver that does not accelerate. Solvers in the log domain, and in float32, run on the small problems "
-    "only.{missing}"
+    "its own. *peak MB* is the most memory its process held, everything included. No seconds: it did not reach the "
+    "accuracy, or a single run would have taken longer than {patience:g} s. The others' iterations are those of "
+    "plain Sinkhorn, the floor of a solver that does not accelerate. Solvers in the log domain, and in float32, "
+    "run on the small problems only.{missing}"
 )
 STEEP_TEXT = (
     "Milliseconds of one iteration of ours by reg, over that at the largest reg (the floor): where products underflow "
@@ -89,8 +89,8 @@ STEEP_TEXT = (
 )
 
 
-def contestants(case: Case, quick: bool) -> list[str]:
-    """Who is installed and can do it, ours first."""
+def contestants(case: SolverCase, quick: bool) -> list[str]:
+    """The solvers that are installed and can solve the case, ours first."""
     excluded: tuple[str, ...] = () if len(case.shape) == 2 else FOR_IMAGES_ONLY
     if case.count * len(case.points) > SMALL:
         excluded += FOR_SMALL_ONLY
@@ -98,7 +98,7 @@ def contestants(case: Case, quick: bool) -> list[str]:
     return [OURS, *(name for name in names if find_spec(PACKAGES[name.split()[0]]) and name not in excluded)]
 
 
-def task_of(case: Case) -> Task:
+def task_of(case: SolverCase) -> Task:
     """The case with its true barycenter, and how a plain iteration is likely to get there."""
     histograms, points = case.histograms(), case.points
     reference = _solution(histograms, points, tol=REFERENCE_TOL).p
@@ -137,8 +137,8 @@ def _finished(solution: Solution) -> Solution:
     return solution
 
 
-def compare(case: Case, quick: bool, say: Callable[[str], None]) -> tuple[Row, list[Row]]:
-    """Every contestant in a process of its own on one case: the summary, and a row for each."""
+def compare(case: SolverCase, quick: bool, say: Callable[[str], None]) -> tuple[Row, list[Row]]:
+    """Every solver on one case, each in its own process: the summary, and a row for each."""
     patience = QUICK_PATIENCE if quick else PATIENCE
     task = task_of(case)
     rows: list[Row] = []
@@ -153,7 +153,7 @@ def compare(case: Case, quick: bool, say: Callable[[str], None]) -> tuple[Row, l
 
 def _contest(name: str, path: Path, patience: float) -> Row:
     command = [sys.executable, "-m", "benchmarks.contestants", name, str(path), str(patience)]
-    # POT loads every array library it finds unless told not to; it is given NumPy arrays
+    # POT loads every array library that it finds, unless it is forbidden; it is given NumPy arrays
     without = {f"POT_BACKEND_DISABLE_{library}": "1" for library in ("JAX", "PYTORCH", "TENSORFLOW", "CUPY")}
     quiet = os.environ | without | {"PYTHONWARNINGS": "ignore"}
     try:
@@ -162,12 +162,12 @@ def _contest(name: str, path: Path, patience: float) -> Row:
     except subprocess.TimeoutExpired:
         return {"note": "took too long: stopped"}
     if ran.returncode:
-        said = ran.stderr.strip().splitlines()
-        return {"note": said[-1] if said else f"ended with code {ran.returncode}, as where memory runs out"}
+        lines = ran.stderr.strip().splitlines()
+        return {"note": lines[-1] if lines else f"ended with code {ran.returncode}, as where memory runs out"}
     return dict(json.loads(ran.stdout.strip().splitlines()[-1]))
 
 
-def summary(case: Case, rows: list[Row], patience: float) -> Row:
+def summary(case: SolverCase, rows: list[Row], patience: float) -> Row:
     """Ours against the fastest of the others."""
     ours, *others = rows
     finished = [row for row in others if row.get("seconds")]
@@ -189,7 +189,7 @@ def summary(case: Case, rows: list[Row], patience: float) -> Row:
     return row | {
         "target": case.target,
         "our peak MB": ours.get("peak MB"),
-        "leanest other's": min(peaks, default=None),
+        "least other MB": min(peaks, default=None),
     }
 
 
@@ -226,7 +226,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
         say(in_line(line))
         summaries.append(line)
         rows += found
-    tables = [Table("Ours against the fastest other", "", summaries), Table("Everybody", "", rows)]
+    tables = [Table("Ours against the fastest other", "", summaries), Table("All solvers", "", rows)]
     if not quick:
         tables.append(Table("Small reg", STEEP_TEXT, [row for case in STEEP for row in steep(*case)]))
     missing = [name for name, module in PACKAGES.items() if not find_spec(module)]

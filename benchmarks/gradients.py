@@ -126,7 +126,7 @@ def gradient_case(nodes: int, n: int, count: int, d: int, turns: int) -> Row:
     given = problem(nodes, n, count, d)
     calls: dict[str, Callable[[], Floats]] = {}
     for name, make in MAKERS.items():
-        # those who are not installed, or too old to have it, are left out
+        # libraries that are not installed, or too old to have it, are left out
         with suppress(ImportError):
             calls[name] = make(*given)
     check_agreement({name: call() for name, call in calls.items()})
@@ -138,7 +138,7 @@ def gradient_case(nodes: int, n: int, count: int, d: int, turns: int) -> Row:
 
 
 def text(rows: list[Row]) -> str:
-    """What the rows show, and who is missing from them."""
+    """The text above the rows, with the libraries that are missing."""
     missing = [name for name in MAKERS if not any(f"{name} (ms)" in row for row in rows)]
     words = f" Not installed, so left out: {', '.join(missing)}." if missing else ""
     return TEXT.format(agreement=AGREEMENT, missing=words)

@@ -1,6 +1,6 @@
 """How the time to accuracy grows with the number of nodes, on networks that are well connected.
 
-The problem of the paper, exact oracle, sinkhorn with nothing chosen, on random regular graphs: virtual seconds and
+The problem of the paper, exact oracle, sinkhorn with its defaults, on random regular graphs: virtual seconds and
 messages until the mean total variation to the true barycenter is down to 0.01. The floor is the way up to the root of
 the tree and down again, once, at the mean time of a hop.
 """
@@ -17,14 +17,15 @@ from barymesh.engines.simulation import Simulation
 from barymesh.errors import NumericalError
 from barymesh.network.random_generators import random_regular
 from barymesh.network.topology import Network
-from barymesh.engines.simulate import Options, exact_reference, simulate
-from benchmarks.network import HOP, gaussians, height
+from barymesh.simulate import Options, exact_reference, simulate
+from benchmarks.network import HOP, height
 from benchmarks.parts import Part, Row, Table
+from benchmarks.problems import gaussians
 
 Floats = NDArray[np.float64]
 
 LEVEL = 0.01
-# nodes, and how many seeds: one drawing of problem, network and delays each
+# number of seeds by number of nodes; a seed draws problem, network and delays
 SEEDS = {50: 10, 100: 10, 200: 10, 500: 10, 1000: 10, 2000: 5, 5000: 5, 10_000: 3, 20_000: 3}
 QUICK = {50: 3, 100: 3, 200: 3, 500: 2}
 DEGREE = 4
@@ -76,7 +77,7 @@ def case(size: int, degree: int, seed: int) -> Row:
         method="sinkhorn", batch="exact", duration=PATIENCE, record_every=RECORD_EVERY, tol=0.0,
         reference=exact_reference(problem),
     )  # fmt: skip
-    history = simulate(problem, network, options, callback=there).history
+    history = simulate(problem, network, options, callback=close_enough).history
     if history["tv"][-1] > LEVEL:
         raise NumericalError(
             f"{size} nodes of degree {degree} (seed {seed}) did not come within {LEVEL} in {PATIENCE} s."
@@ -91,8 +92,8 @@ def case(size: int, degree: int, seed: int) -> Row:
     }
 
 
-def there(simulation: Simulation[Any]) -> bool:
-    """Whether the last record is good enough."""
+def close_enough(simulation: Simulation[Any]) -> bool:
+    """Whether the last record is within LEVEL."""
     return bool(simulation.recorder.history["tv"][-1] <= LEVEL)
 
 
@@ -100,9 +101,9 @@ def diameter(network: Network) -> int:
     """The largest number of hops in a regular network: all searches at once, a bit for each pair."""
     neighbours = network.neighbours.reshape(network.size, -1)
     reached = np.packbits(np.eye(network.size, dtype=bool), axis=1)
-    everybody = np.packbits(np.ones(network.size, dtype=bool))
+    everything = np.packbits(np.ones(network.size, dtype=bool))
     hops = 0
-    while (reached != everybody).any():
+    while (reached != everything).any():
         hops += 1
         before = reached.copy()
         for column in neighbours.T:

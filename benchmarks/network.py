@@ -2,7 +2,7 @@
 
 The problem of the paper (Gaussians with means in [-4, 4] and deviations in [0.1, 0.6], 100 points, reg 0.1; and images
 of the digit 3), its delays and its schedule, exact oracle. Methods with a step run with the best of STEPS, as multiples
-of reg/lambda_max, chosen by the total variation they end with; sinkhorn has nothing to choose. Time is virtual, so none
+of reg/lambda_max, chosen by the total variation that they end with; sinkhorn has no step. Time is virtual, so none
 of this depends on the machine.
 """
 
@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from barymesh.cli.config import Gaussians
 from barymesh.decentralized import WITHOUT_STEP
 from barymesh.decentralized.build import choose_step
 from barymesh.engines.recorder import Reference
 from barymesh.errors import BarymeshError, DriftWarning
-from barymesh.measures import Gaussian
 from barymesh.network import as_network
 from barymesh.network.topology import Network, adjacency
 from barymesh.problem import Problem
 from barymesh.result import Result
-from barymesh.engines.simulate import Options, exact_reference, simulate
+from barymesh.simulate import Options, exact_reference, simulate
 from benchmarks.parts import Part, Row, Table
+from benchmarks.problems import gaussians
 from benchmarks.tables import NEVER
 
 Say = Callable[[str], None]
@@ -34,7 +33,7 @@ Make = Callable[[int, int], Problem]
 LEVELS = (0.1, 0.01, 0.001)
 STEPS = (0.25, 1.0, 4.0, 16.0, 64.0)
 METHODS = ("sinkhorn", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
-# seconds: the paper's mean delay, and half the time between two activations
+# mean seconds of a hop: the paper's mean delay, and half the time between two activations
 HOP = 0.6 + 0.1
 # nodes, network, seconds, target for sinkhorn
 GAUSSIANS = (
@@ -84,9 +83,9 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
     yield frugality_table(200, say)
     yield rivals_table(("erdos_renyi", "star"), 100, 100, STEPS, say, curves)
     yield Table(
-        "Long ways",
-        f"500 nodes where information itself is slow. *limit*: the diameter times {HOP} s, the mean time of a hop.",
-        long_ways(say),
+        "Large diameters",
+        f"500 nodes on networks that take long to cross. *limit*: the diameter times {HOP} s, the mean time of a hop.",
+        large_diameters(say),
     )
 
 
@@ -97,7 +96,7 @@ def quick_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
 
 
 def gaussian_table(cases: Sequence[tuple[int, str, float, float]], seeds: int, say: Say) -> Table:
-    text = f"Sinkhorn, nothing chosen: virtual seconds to a total variation; medians of {seeds} seed(s). {FLOOR}"
+    text = f"Sinkhorn with its defaults: virtual seconds to a total variation; medians of {seeds} seed(s). {FLOOR}"
     return Table("Gaussians", text, targets(cases, gaussians, seeds, say))
 
 
@@ -115,14 +114,6 @@ def rivals_table(
         "multiples of reg/lambda_max. Empty: not reached."
     )
     return Table("Rivals", text, rows)
-
-
-def gaussians(size: int, seed: int = 0, order: int | None = None) -> Problem:
-    """The paper's measures; ``order``: of their quadrature, if not the finest that makes sense."""
-    measures = Gaussians(count=size, mean=[-4, 4], std=[0.1, 0.6], seed=seed).draw()
-    if order is not None:
-        measures = [Gaussian(one.mean, cov=one.cov, order=order) for one in measures]
-    return Problem.create(measures, np.linspace(-5, 5, 100), reg=0.1, seed=seed)
 
 
 def images(size: int, seed: int = 0) -> Problem:
@@ -151,8 +142,10 @@ def reached(result: Result) -> Row:
     return {**found, "last tv": float(history["tv"][-1])}
 
 
-def ran(problem: Problem, network: Network, method: str, seconds: float, reference: Reference, **more: Any) -> Result:
-    """One run, with what benchmarks have in common."""
+def run_method(
+    problem: Problem, network: Network, method: str, seconds: float, reference: Reference, **more: Any
+) -> Result:
+    """One run with the options that these benchmarks share."""
     options = {"batch": "exact", "record_every": 0.2, "tol": 1e-9, **more}
     return simulate(problem, network, Options(method=method, duration=seconds, reference=reference, **options))
 
@@ -160,14 +153,14 @@ def ran(problem: Problem, network: Network, method: str, seconds: float, referen
 def targets(
     cases: Sequence[tuple[int, str, float, float]], make: Make, seeds: int, say: Say, **options: Any
 ) -> list[Row]:
-    """Sinkhorn with nothing chosen: medians over the seeds."""
+    """Sinkhorn with its defaults: medians over the seeds."""
     rows = []
     for size, name, seconds, target in cases:
         times: dict[float, list[float]] = {level: [] for level in LEVELS}
         ends, heights = [], []
         for seed in range(seeds):
             problem, network = make(size, seed), as_network(name, size, seed)
-            found = reached(ran(problem, network, "sinkhorn", seconds, exact_reference(problem), **options))
+            found = reached(run_method(problem, network, "sinkhorn", seconds, exact_reference(problem), **options))
             ends.append(found["last tv"])
             heights.append(height(network))
             for level in LEVELS:
@@ -192,7 +185,7 @@ def rivals(size: int, name: str, seconds: float, steps: Sequence[float], say: Sa
         for factor in (None,) if method in WITHOUT_STEP else steps:
             step = None if factor is None else factor * choose_step(None, problem, network, 0)
             try:
-                result = ran(problem, network, method, seconds, reference, step=step)
+                result = run_method(problem, network, method, seconds, reference, step=step)
             except BarymeshError as error:
                 found = {"last tv": NEVER, "failed": str(error)}
             else:
@@ -206,12 +199,12 @@ def rivals(size: int, name: str, seconds: float, steps: Sequence[float], say: Sa
     return rows
 
 
-def long_ways(say: Say) -> list[Row]:
-    """Where information itself is slow: seconds to 0.01 against the diameter times the mean time of a hop."""
+def large_diameters(say: Say) -> list[Row]:
+    """Large diameters: seconds to 0.01 against the diameter times the mean time of a hop."""
     rows = []
     for size, name, seconds in LONG:
         problem, network = gaussians(size), as_network(name, size)
-        found = reached(ran(problem, network, "sinkhorn", seconds, exact_reference(problem), record_every=5.0))
+        found = reached(run_method(problem, network, "sinkhorn", seconds, exact_reference(problem), record_every=5.0))
         limit = HOP * network.diameter
         times = {key: value for key, value in found.items() if key.startswith("s ")}
         over = (found["s to 0.01"] or NEVER) / limit
@@ -223,11 +216,11 @@ def long_ways(say: Say) -> list[Row]:
 
 
 def frugality(name: str, size: int, say: Say) -> list[Row]:
-    """Megabytes to every accuracy, with and without sparing the network."""
+    """Megabytes to every accuracy, with and without ``frugal``."""
     problem, network, rows = gaussians(size), as_network(name, size), []
     reference = exact_reference(problem)
     for frugal in (False, True):
-        found = reached(ran(problem, network, "sinkhorn", 60, reference, frugal=frugal))
+        found = reached(run_method(problem, network, "sinkhorn", 60, reference, frugal=frugal))
         rows.append({"network": name, "frugal": frugal, **found})
         say(f"{name}, frugal={frugal}: {found['MB to 0.01'] or NEVER:.3g} MB to 0.01")
     return rows

@@ -1,4 +1,4 @@
-"""The results as a page people can read, made from what is stored, so that old and new parts look the same."""
+"""The results as a page of Markdown, made from the stored parts, so that old and new ones look the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark gives: rows of figures, what they mean, and perhaps a picture of them."""
+"""What a benchmark returns: tables with a text that explains them, and figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` under a ``text`` that says what is compared, and what the floor is and how it was measured."""
+    """``rows`` under a ``text`` that says what is compared, what the floor is, and how it was measured."""
 
     title: str
     text: str
@@ -29,6 +29,6 @@ class Part:
 
 
 class Benchmark(Protocol):
-    """A module's ``run``. ``quick``: smaller cases, a fraction of the time. ``say``: told of every row as it comes."""
+    """A module's ``run``. ``quick``: smaller cases, less time. ``say``: called with a line for every row."""
 
     def __call__(self, quick: bool, say: Callable[[str], None]) -> Part: ...

@@ -1,4 +1,4 @@
-"""Real networks: what a message and an activation cost on each engine, and how long 32 nodes take.
+"""Real networks: the cost of a message and of an activation on each engine, and the time to accuracy of 32 nodes.
 
 python -m benchmarks --only peers
 """
@@ -20,7 +20,6 @@ import numpy as np
 import zmq
 
 import barymesh as bm
-from barymesh.cli.config import Gaussians
 from barymesh.engines.host import Host, local_algorithm
 from barymesh.engines.runtime import Pace, Runtime
 from barymesh.io.slot_file import SlotFile
@@ -32,18 +31,19 @@ from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
 from benchmarks.parts import Part, Row, Table
-from benchmarks.tables import shown
+from benchmarks.problems import REG, gaussians
+from benchmarks.tables import in_line
 
-NODES, GRAPH, POINTS, REG = 32, "random_regular:degree=4", 100, 0.1
+NODES, GRAPH, POINTS = 32, "random_regular:degree=4", 100
 LEVEL = 0.01
 TEXT = (
     f"{NODES} nodes with the paper's Gaussians, {POINTS} points, reg {REG}, {GRAPH}, sinkhorn. Every engine runs the "
-    "same algorithm; all but the simulation over real sockets, with their memory on disk before every message. "
+    "same algorithm; all but the simulation over real sockets, with their state on disk before every message. "
     "*Messages* are counted where they arrive."
 )
 RATES = (
-    "As fast as they can, in a steady state. The floor of the messages is a bare echo: one process sends frames of the "
-    "same size by ZeroMQ and another sends them back, with nothing else to do; both directions count, divided by two "
+    "The largest rates, in a steady state. The floor of the messages is a bare echo: one process sends frames of the "
+    "same size by ZeroMQ and another sends them back, and does nothing else; both directions count, divided by two "
     "cores. The floor of the activations is the simulation, on one thread."
 )
 WALL = (
@@ -53,8 +53,7 @@ WALL = (
 
 
 def problem() -> Problem:
-    measures = Gaussians(count=NODES, mean=[-4, 4], std=[0.1, 0.6], seed=0).draw()
-    return Problem.create(measures, np.linspace(-5, 5, POINTS), reg=REG)
+    return gaussians(NODES, points=POINTS)
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Part:
@@ -64,7 +63,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
     rates: list[Row] = []
     for keys, name in ((False, "bare echo"), (True, "bare echo with CURVE")):
         rates.append({"engine": name, "frames of kB": size / 1e3, "messages/s a core": echo(size, keys, seconds / 3)})
-        say(_line(rates[-1]))
+        say(in_line(rates[-1]))
     floor = {False: rates[0]["messages/s a core"], True: rates[1]["messages/s a core"]}
     alone: float | None = None
     walls: list[Row] = []
@@ -75,15 +74,11 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
         if encrypted is not None:
             row |= {"messages/s a core": messages, "echo over it": floor[encrypted] / messages}
         rates.append(row)
-        say(_line(row))
+        say(in_line(row))
         whole, wall = measure.wall()
         walls.append({"engine": name, f"s to TV {LEVEL}": wall, "s of the call": whole})
-        say(_line(walls[-1]))
+        say(in_line(walls[-1]))
     return Part("Real networks", TEXT, [Table("Rates", RATES, rates), Table("Time to accuracy", WALL, walls)])
-
-
-def _line(row: Row) -> str:
-    return ", ".join(f"{name}: {shown(value)}" for name, value in row.items())
 
 
 def engines(quick: bool) -> Iterator[tuple[str, Library | Peers, bool | None]]:
@@ -91,7 +86,7 @@ def engines(quick: bool) -> Iterator[tuple[str, Library | Peers, bool | None]]:
     cores = available_cores()
     yield "simulation", Library(1, engine="simulation"), None
     yield f"processes ({cores})", Library(cores, engine="processes", workers=cores), False
-    # a cluster takes longer to start than all the rest
+    # starting a cluster takes longer than all the other engines together
     if not quick and importlib.util.find_spec("ray") is not None:
         yield f"ray ({cores} workers)", Library(cores, engine="ray", workers=cores), True
     yield f"peers ({NODES}, CURVE, in one process)", Peers(), True
@@ -115,10 +110,10 @@ class Library:
         times = result.history["time"]
         half = times.size // 2
         span = float(times[-1] - times[half]) * self.cores
-        # every message of a node is heard by the four around it
+        # each message of a node goes to its four neighbours
         return (
             float(result.history["activations"][-1] - result.history["activations"][half]) / span,
-            float(result.history["messages"][-1] - result.history["messages"][half]) * self._listeners() / span,
+            float(result.history["messages"][-1] - result.history["messages"][half]) * self._receivers() / span,
         )
 
     def wall(self) -> tuple[float, float]:
@@ -131,15 +126,15 @@ class Library:
             return total, total * float(reached[0] + 1) / result.history["tv"].size
         return total, float(result.history["time"][np.flatnonzero(result.history["tv"] <= LEVEL)[0]])
 
-    def _listeners(self) -> float:
-        """Frames that arrive for one that is sent: neighbours in the same worker need none."""
+    def _receivers(self) -> float:
+        """Frames that arrive for each one that is sent; neighbours in the same worker need none."""
         graph = as_network(GRAPH, NODES)
         share = np.concatenate(
             [np.full(len(part), k) for k, part in enumerate(np.array_split(np.arange(NODES), self.cores))]
         )
-        heard = {(int(i), int(share[j])) for i, j in [*graph.edges, *graph.edges[:, ::-1]] if share[i] != share[j]}
-        # a worker's socket carries all of its nodes to every worker around
-        return len({(share[i], k) for i, k in heard}) / self.cores
+        sent = {(int(i), int(share[j])) for i, j in [*graph.edges, *graph.edges[:, ::-1]] if share[i] != share[j]}
+        # the socket of a worker carries the messages of all its nodes to every neighbouring worker
+        return len({(share[i], k) for i, k in sent}) / self.cores
 
     def _run(self, **options: Any) -> Any:
         made = problem()
@@ -150,8 +145,8 @@ class Library:
 
 
 class Peers:
-    """Every node a peer of its own, with its own keys, links over the loopback and memory on disk; all in one process,
-    which is on one core."""
+    """Every node is a peer with its own keys, links over the loopback, and state on disk; all in one process on one
+    core."""
 
     def rates(self, seconds: float) -> tuple[float, float]:
         done = self._work(tol=0.0, seconds=seconds, reference=None)
@@ -172,11 +167,11 @@ class Peers:
 
 
 @contextmanager
-def _child(target: Callable[[Connection, Any], None], told: Any) -> Iterator[Connection]:
-    """A process of its own, which ends when it is no longer needed."""
+def _child(target: Callable[[Connection, Any], None], options: Any) -> Iterator[Connection]:
+    """A process that ends with the block."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=target, args=(theirs, told), daemon=True)
+    process = context.Process(target=target, args=(theirs, options), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -186,11 +181,11 @@ def _child(target: Callable[[Connection, Any], None], told: Any) -> Iterator[Con
         process.join()
 
 
-def _peers(line: Connection, told: dict[str, Any]) -> None:
-    asyncio.run(_peers_at_work(line, **told))
+def _peers(line: Connection, options: dict[str, Any]) -> None:
+    asyncio.run(_run_peers(line, **options))
 
 
-async def _peers_at_work(line: Connection, tol: float, seconds: float, reference: Any) -> None:
+async def _run_peers(line: Connection, tol: float, seconds: float, reference: Any) -> None:
     started = time.perf_counter()
     graph, whole = as_network(GRAPH, NODES), problem()
     keys = [KeyPair.create() for _ in range(NODES)]
@@ -238,8 +233,8 @@ async def _reached(peers: list[Runtime], reference: Any, deadline: float) -> flo
 
 
 def _counts(peers: list[Runtime]) -> tuple[int, int]:
-    heard = sum(link.messages for one in peers for link in one.links.status().values())
-    return sum(one.host.activations for one in peers), heard
+    received = sum(link.messages for one in peers for link in one.links.status().values())
+    return sum(one.host.activations for one in peers), received
 
 
 # ---- the floor
@@ -278,8 +273,8 @@ def echo(size: int, encrypted: bool, seconds: float, window: int = 100) -> float
                 context.destroy(linger=0)
 
 
-def _echo(line: Connection, told: tuple[str, KeyPair | None]) -> None:
-    where, keys = told
+def _echo(line: Connection, options: tuple[str, KeyPair | None]) -> None:
+    where, keys = options
     socket = zmq.Context().socket(zmq.PAIR)
     if keys is not None:
         socket.curve_server = True

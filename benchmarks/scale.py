@@ -1,4 +1,4 @@
-"""What sinkhorn takes on networks larger than one machine can simulate: messages, bytes, memory and time, by counting.
+"""The cost of sinkhorn on networks too large for one machine to simulate: messages, bytes, memory, time, by counting.
 
 The paper's schedule and delays, regular networks. docs/explanation/scale.md says where the formulas come from, and
 compares them with runs.
@@ -31,8 +31,8 @@ ACTIVATION = 11e-6
 
 
 @dataclass(frozen=True)
-class Scale:
-    """``nodes`` of ``degree`` neighbours each, measures on ``points``, for ``seconds`` of virtual time."""
+class NetworkCost:
+    """``nodes`` with ``degree`` neighbours each, measures on ``points``, for ``seconds`` of virtual time."""
 
     nodes: int
     seconds: float
@@ -40,7 +40,7 @@ class Scale:
     points: int = 100
 
     @classmethod
-    def to_accuracy(cls, nodes: int) -> Scale:
+    def to_accuracy(cls, nodes: int) -> NetworkCost:
         """Until the total variation is 0.01, by the law."""
         return cls(nodes, LAW[0] + LAW[1] * math.log2(nodes))
 
@@ -62,7 +62,7 @@ class Scale:
 
     @property
     def simulator_bytes(self) -> float:
-        """Memory of the simulator: the last messages of every node that are on their way, being made or held, in a pool
+        """Memory of the simulator: the last messages of every node that are in flight, being made or held, in a pool
         that is TIGHT times as large; the nodes' own vectors; their atoms."""
         kept = LONGEST_DELAY / PERIOD + 2
         pool = TIGHT * kept * (HEADER + 3 * self.points)
@@ -70,7 +70,7 @@ class Scale:
         return PROCESS + self.nodes * (NUMBER * (pool + own) + ATOMS * ATOM_BYTES)
 
     def worker_bytes(self, workers: int) -> float:
-        """Memory of one of the workers that share the nodes, if it held nothing of the others: in place of the pool the
+        """Memory of one of the workers that share the nodes, if it holds nothing of the others: instead of the pool the
         newest message of each node and of each of its neighbours."""
         own = SCALARS + VECTORS * self.points + (1 + self.degree) * (HEADER + 3 * self.points)
         return PROCESS + self.nodes / workers * (NUMBER * own + ATOMS * ATOM_BYTES)
@@ -88,7 +88,7 @@ def totals() -> list[Row]:
     """Up to a million nodes."""
     rows = []
     for power in range(2, 7):
-        scale = Scale.to_accuracy(10**power)
+        scale = NetworkCost.to_accuracy(10**power)
         rows.append(
             {
                 "nodes": f"10^{power}", "virtual s": scale.seconds,
@@ -103,7 +103,7 @@ def totals() -> list[Row]:
 
 def shares(nodes: int = 10**6) -> list[Row]:
     """The nodes on several machines."""
-    scale = Scale.to_accuracy(nodes)
+    scale = NetworkCost.to_accuracy(nodes)
     return [
         {
             "workers": workers, "nodes each": nodes // workers, "GB each": scale.worker_bytes(workers) / 1e9,

@@ -1,4 +1,4 @@
-"""The simulator against the oracle kernel alone, in one run: what the network costs beside the arithmetic.
+"""The simulator against the oracle kernel alone, in one run: the cost of the network beside the arithmetic.
 
 Every case runs in a process of its own, so that its peak memory can be read:
 
@@ -30,13 +30,14 @@ from barymesh.engines.simulate import Options, build_simulation
 from barymesh.support.points import Support
 from benchmarks.contestants import peak_mb
 from benchmarks.parts import Part, Row, Table
+from benchmarks.problems import gaussians
 from benchmarks.timing import best_times
 
 Say = Callable[[str], None]
 
 SAMPLES, WINDOW = 10, 0.2
 DELAYS = Categorical().values
-TOPOLOGIES = {"erdos_renyi": 2.0, "cycle": 2.0, "star": 2.0, "complete": 4.0}
+TOPOLOGIES = {"erdos_renyi": 2.0, "cycle": 2.0, "star": 2.0, "complete": None}
 MEMORY_TARGET = 4000.0
 # nodes for which the oracle alone is timed: their numbers stay in the cache
 ORACLE_NODES = 500
@@ -45,7 +46,7 @@ PIECE, PIECES, QUICK_PIECES = 5_000_000, 10, 3
 
 
 @dataclass(frozen=True)
-class Case:
+class SimulationCase:
     """A2DWB with SAMPLES samples on ``points`` of a line, or a square grid if there is a ``side``; the paper's delays
     times ``slowness``."""
 
@@ -87,7 +88,10 @@ def topologies(quick: bool, say: Say) -> Table:
             if not quick or name in ("erdos_renyi", "complete"):
                 # the targets were set for the line
                 rows.append(
-                    {**apart(Case(name, 500, side=side, pieces=pieces), say), "target": None if side else target}
+                    {
+                        **apart(SimulationCase(name, 500, side=side, pieces=pieces), say),
+                        "target": None if side else target,
+                    }
                 )
     return Table("Topologies", "500 nodes, on a line of 100 points and on 28 x 28.", rows)
 
@@ -95,7 +99,7 @@ def topologies(quick: bool, say: Say) -> Table:
 def growth_in_nodes(quick: bool, say: Say) -> Table:
     sizes = (1000, 10_000) if quick else (100, 1000, 10_000, 100_000)
     pieces = QUICK_PIECES if quick else PIECES
-    rows = [apart(Case("random_regular:degree=4", size, pieces=pieces), say) for size in sizes]
+    rows = [apart(SimulationCase("random_regular:degree=4", size, pieces=pieces), say) for size in sizes]
     base = next(row for row in rows if row["nodes"] == 1000)["microseconds an activation"]
     for row in rows:
         row["over m=1000"] = row["microseconds an activation"] / base
@@ -107,26 +111,26 @@ def growth_in_nodes(quick: bool, say: Say) -> Table:
 def growth_in_edges(say: Say) -> Table:
     degrees = [4, 8, 16, 32, 64, 128, 256, 512]
     names = ["cycle", *(f"random_regular:degree={degree}" for degree in degrees), "complete"]
-    rows = [apart(Case(name, 1000), say) for name in names]
+    rows = [apart(SimulationCase(name, 1000), say) for name in names]
     for row, degree in zip(rows, [2, *degrees, 999], strict=True):
         row["neighbours"] = degree
         row["nanoseconds a message"] = 1e3 * row["microseconds an activation"] / degree
-    text = "1000 nodes. Every activation hears from all neighbours and tells all of them."
+    text = "1000 nodes. Every activation reads the messages of all neighbours, and sends one to each."
     return Table("Growth with the edges", text, rows)
 
 
 def growth_in_points(say: Say) -> Table:
-    rows = [apart(Case("erdos_renyi", 100, points=points), say) for points in (100, 300, 1000, 3000, 10_000)]
+    rows = [apart(SimulationCase("erdos_renyi", 100, points=points), say) for points in (100, 300, 1000, 3000, 10_000)]
     return Table("Growth with the support", "100 nodes, Erdos-Renyi, points on a line.", rows)
 
 
 def growth_in_staleness(say: Say) -> Table:
-    rows = [apart(Case("erdos_renyi", 500, slowness=slowness), say) for slowness in (1.0, 10.0, 100.0)]
-    text = "500 nodes, Erdos-Renyi, the paper's delays and multiples of them: the messages on their way must be kept."
+    rows = [apart(SimulationCase("erdos_renyi", 500, slowness=slowness), say) for slowness in (1.0, 10.0, 100.0)]
+    text = "500 nodes, Erdos-Renyi, the paper's delays and multiples of them: the messages in flight must be kept."
     return Table("Growth with the delays", text, rows)
 
 
-def apart(case: Case, say: Say) -> Row:
+def apart(case: SimulationCase, say: Say) -> Row:
     """``measured`` in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.simulation", json.dumps(asdict(case))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -137,9 +141,9 @@ def apart(case: Case, say: Say) -> Row:
     return row
 
 
-def measured(case: Case) -> Row:
+def measured(case: SimulationCase) -> Row:
     """The best piece of a run, against the best time of the oracle, taken between them."""
-    problem = gaussians(case.nodes, case.points, case.side)
+    problem = square_gaussians(case.nodes, case.side) if case.side else gaussians(case.nodes, points=case.points)
     simulation = simulation_of(problem, case.network, case.slowness)
     oracles = oracles_alone(problem)
     # until messages of all delays arrive, and the pool of messages has its size
@@ -163,17 +167,13 @@ def measured(case: Case) -> Row:
     }
 
 
-def gaussians(nodes: int, points: int = 100, side: int = 0) -> Problem:
-    """The paper's measures; or, on a square grid, as many in the unit square."""
+def square_gaussians(nodes: int, side: int) -> Problem:
+    """Normal distributions on a grid of the unit square."""
     rng = np.random.default_rng(0)
-    if side:
-        means, stds = rng.uniform(0.1, 0.9, (nodes, 2)), rng.uniform(0.02, 0.1, nodes)
-        # a rule of few nodes: only the records at time 0 read it, the simulation draws samples
-        square = [bm.Gaussian(mean, [std, std], order=4) for mean, std in zip(means, stds, strict=True)]
-        return Problem.create(square, Support.of_grid(bm.Grid((side, side), (0.0, 0.0), (1.0, 1.0))), reg=0.004)
-    centres, widths = rng.uniform(-4, 4, nodes), rng.uniform(0.1, 0.6, nodes)
-    line = [bm.Gaussian(mean, std) for mean, std in zip(centres, widths, strict=True)]
-    return Problem.create(line, np.linspace(-5, 5, points), reg=0.1)
+    means, stds = rng.uniform(0.1, 0.9, (nodes, 2)), rng.uniform(0.02, 0.1, nodes)
+    # a coarse quadrature: only the records at time 0 use it, the simulation draws samples
+    square = [bm.Gaussian(mean, [std, std], order=4) for mean, std in zip(means, stds, strict=True)]
+    return Problem.create(square, Support.of_grid(bm.Grid((side, side), (0.0, 0.0), (1.0, 1.0))), reg=0.004)
 
 
 def simulation_of(problem: Problem, topology: str, slowness: float = 1.0) -> Simulation[Any]:
@@ -217,4 +217,4 @@ def draw(axes: Any, rows: Sequence[Row], across: str, column: str) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(Case(**json.loads(sys.argv[1])))))
+    print(json.dumps(measured(SimulationCase(**json.loads(sys.argv[1])))))

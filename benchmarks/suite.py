@@ -1,4 +1,4 @@
-"""All benchmarks in one run: measured part by part, written down after each, so that nothing measured is ever lost."""
+"""All benchmarks in one run. The results are written after each part, so that an interruption loses one part only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -39,14 +40,14 @@ def benchmarks() -> dict[str, Benchmark]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse benchmarks that there are not."""
+    """Raise OptionError for the name of an unknown benchmark."""
     for name in names:
         if name not in NAMES:
             raise OptionError(f"There is no benchmark {name!r}; choose from {', '.join(NAMES)}.")
 
 
 def stored_parts(folder: Path) -> dict[str, dict[str, Any]]:
-    """The parts measured before, by name; none if there is no file of results."""
+    """The parts that are in the folder, by name."""
     path = folder / RESULTS
     try:
         parts = json.loads(path.read_text())["parts"]
@@ -60,23 +61,22 @@ def stored_parts(folder: Path) -> dict[str, dict[str, Any]]:
         ) from error
 
 
-class Outcome:
-    """What a run of the suite left: the ``parts`` that are stored now, those that ``failed``, and whether Ctrl-C ended
-    it."""
+@dataclass
+class SuiteOutcome:
+    """The outcome of a run: the ``parts`` that are stored now, those that ``failed``, and whether Ctrl-C ended it."""
 
-    def __init__(self, parts: dict[str, dict[str, Any]]) -> None:
-        self.parts = parts
-        self.failed: list[str] = []
-        self.interrupted = False
+    parts: dict[str, dict[str, Any]]
+    failed: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
 
-def run_suite(chosen: Mapping[str, Benchmark], quick: bool, folder: Path, say: Say) -> Outcome:
-    """Measure these parts and write them down; the others in the folder stay as they were.
+def run_suite(chosen: Mapping[str, Benchmark], quick: bool, folder: Path, say: Say) -> SuiteOutcome:
+    """Measure these parts and write them; the other parts in the folder are kept.
 
-    A part that fails is named in the page, and the next one goes on. Ctrl-C keeps the parts that are finished.
+    A part that fails is named on the page, and the next one runs. Ctrl-C keeps the parts that are finished.
     """
-    outcome = Outcome(stored_parts(folder))
-    # before the work, what could not be written after it
+    outcome = SuiteOutcome(stored_parts(folder))
+    # so that a folder that cannot be written to fails before the work
     _write(outcome.parts, folder)
     for name, benchmark in chosen.items():
         say(f"{name} ...")
@@ -91,7 +91,7 @@ def run_suite(chosen: Mapping[str, Benchmark], quick: bool, folder: Path, say: S
             break
         except ImportError as error:
             failure, figures = f"it needs a package that is not installed ({error}).", []
-        except Exception as error:  # a failure of one part must not cost the others
+        except Exception as error:  # the failure of one part must not lose the others
             failure, figures = f"{type(error).__name__}: {error}", []
             outcome.failed.append(name)
         seconds = time.monotonic() - began
@@ -102,15 +102,15 @@ def run_suite(chosen: Mapping[str, Benchmark], quick: bool, folder: Path, say: S
 
 
 def _measured(benchmark: Benchmark, quick: bool, say: Say) -> Part:
-    """Run a benchmark; KeyboardInterrupt once Ctrl-C was pressed, because what was cut short is no measurement."""
+    """Run a benchmark. KeyboardInterrupt if Ctrl-C was pressed: what was cut short is no measurement."""
     with noticing() as pressed:
 
-        def tell(line: str) -> None:
+        def say_unless_pressed(line: str) -> None:
             if pressed():
                 raise KeyboardInterrupt
             say(f"  {line}")
 
-        part = benchmark(quick, tell)
+        part = benchmark(quick, say_unless_pressed)
         if pressed():
             raise KeyboardInterrupt
     return part
@@ -133,7 +133,7 @@ def _stored(part: Part, figures: list[str], quick: bool, seconds: float, failure
 
 
 def _plain(value: Any) -> Any:
-    """Numbers as JSON has them: NumPy's as Python's, and null for what is not finite."""
+    """A value for JSON: NumPy numbers as Python numbers, null for numbers that are not finite."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -33,5 +33,5 @@ def shown(value: Any) -> str:
 
 
 def in_line(row: dict[str, Any]) -> str:
-    """A row as one line, for those who watch."""
+    """A row as one line of progress."""
     return ", ".join(f"{key}: {shown(value)}" for key, value in row.items() if value is not None)

@@ -1,10 +1,10 @@
-"""Do harm to a network of real processes for as long as you like, at random, and watch it recover.
+"""Random faults in a network of real processes, for as long as you like; after each series it must recover.
 
     make soak MINUTES=10 SEED=0
 
-Faults come one after the other: nodes are killed, stopped for a while, lose their disk, get new data; strangers knock;
-neighbours that never read connect. After every few faults there is peace, until all are within TV 0.01 of the true
-barycenter, which new data have moved. No node may ever end by itself, nor take more and more memory.
+Nodes are killed, stopped for a while, lose their disk, or get new data; unknown keys and neighbours that never read
+connect. After every few faults the network is left alone until all nodes are within TV 0.01 of the true barycenter,
+which new data have moved. No node may ever end by itself, or take more and more memory.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import zmq
 
 from barymesh.transport.keys import KeyPair
+from barymesh.transport.publisher import REQUEST
 from tests.peers.cluster import Cluster, until
 
 SIZE, GRAPH, INTERVAL = 8, "erdos_renyi", 0.1
@@ -30,7 +31,7 @@ GROWTH = 40.0
 
 
 class Soak:
-    """A network under fire. ``chance`` decides everything that is random."""
+    """A network with faults. ``chance`` decides everything that is random."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster, self.chance = cluster, random.Random(seed)
@@ -42,7 +43,7 @@ class Soak:
 
     def fault(self) -> None:
         """One, drawn at random."""
-        name = self.chance.choice(("kill", "stop", "lose_disk", "new_data", "stranger", "slow_listener"))
+        name = self.chance.choice(("kill", "stop", "lose_disk", "new_data", "unknown_key", "slow_listener"))
         node = self.chance.randrange(SIZE)
         print(f"  {name.replace('_', ' ')}: node {node}", flush=True)
         getattr(self, name)(node)
@@ -71,33 +72,33 @@ class Soak:
         self.cluster.write_data(node)
         self.cluster.start(node)
 
-    def stranger(self, node: int) -> None:
-        with self._listener(node, KeyPair.create()) as stranger:
-            assert not stranger.poll(2000), "a stranger was told something"
+    def unknown_key(self, node: int) -> None:
+        with self._listener(node, KeyPair.create()) as socket:
+            assert not socket.poll(2000), "a message was sent to an unknown key"
 
     def slow_listener(self, node: int) -> None:
-        """With the key of a neighbour, and it never reads; it stays for a while."""
+        """A listener with the key of a neighbour that never reads, for a while."""
         neighbour = int(self.cluster.network.network().neighbours_of(node)[0])
         self.slow.append(self._listener(node, self.cluster.kit(neighbour).keys))
         if len(self.slow) > 3:
             self.slow.pop(0).close()
 
     def _listener(self, node: int, keys: KeyPair) -> zmq.Socket[bytes]:
-        socket = self.context.socket(zmq.SUB)
+        socket = self.context.socket(zmq.DEALER)
         socket.rcvhwm = 1
         socket.curve_serverkey = self.cluster.network.nodes[node].public_key.encode()
         socket.curve_secretkey, socket.curve_publickey = keys.secret.encode(), keys.public.encode()
-        socket.subscribe(b"")
         socket.connect(self.cluster.endpoints[node])
+        socket.send(REQUEST.pack(0))
         return socket
 
-    def peace(self) -> float:
+    def recover(self) -> float:
         """Wait until all have recovered; the seconds it took."""
         began = time.monotonic()
         truth = self.cluster.truth()
         until(lambda: all(self.answers(k) for k in range(SIZE)), "all answer")
         self.cluster.wait_for_accuracy(truth)
-        # it must stay so
+        # and it must last
         time.sleep(3)
         worst = max(self.cluster.distance(k, truth) for k in range(SIZE))
         assert worst <= 0.01, f"TV {worst} after all had recovered"
@@ -130,11 +131,11 @@ def main() -> None:
         soak = Soak(net, options.seed)
         try:
             net.start()
-            print(f"recovered in {soak.peace():.0f} s", flush=True)
+            print(f"recovered in {soak.recover():.0f} s", flush=True)
             while time.monotonic() < deadline:
                 for _ in range(FAULTS_IN_A_ROW):
                     soak.fault()
-                print(f"recovered in {soak.peace():.0f} s", flush=True)
+                print(f"recovered in {soak.recover():.0f} s", flush=True)
             net.finish()
         except KeyboardInterrupt:
             print("interrupted")

@@ -15,7 +15,14 @@ FIGURES = ("figure", "subplots", "subplot_mosaic")
 # one screen or two: an example that needs more is a program
 LINES = 100
 # the modules of barymesh that users are told of
-PUBLIC = ("barymesh", "barymesh.network", "barymesh.datasets.digits", "barymesh.datasets.mnist")
+PUBLIC = (
+    "barymesh",
+    "barymesh.block_descent",
+    "barymesh.network",
+    "barymesh.scenario",
+    "barymesh.datasets.digits",
+    "barymesh.datasets.mnist",
+)
 
 
 @pytest.fixture(params=EXAMPLES, ids=lambda path: path.stem)

@@ -33,8 +33,9 @@ def test_import_prints_nothing():
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_everything_promised_is_there():
+def test_the_public_names_are_there_and_nothing_else_is_shown():
     import barymesh
 
     for name in barymesh.__all__:
         assert hasattr(barymesh, name)
+    assert [name for name in dir(barymesh) if not name.startswith("__")] == sorted(barymesh.__all__)

@@ -90,5 +90,5 @@ def test_large_networks_are_told_without_a_picture():
 
 
 def test_a_problem_is_told_without_computing_it():
-    problem = bm.Problem.create([bm.Stays("not-there.csv"), bm.Stays("nor-there.csv")], [[0.0], [1.0]], reg=0.1)
-    assert "2 Stays" in problem._repr_html_()
+    problem = bm.Problem.create([bm.Lazy("not-there.csv"), bm.Lazy("nor-there.csv")], [[0.0], [1.0]], reg=0.1)
+    assert "2 Lazy" in problem._repr_html_()

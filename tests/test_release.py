@@ -25,7 +25,8 @@ from packaging.utils import canonicalize_name
 import barymesh as bm
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "barymesh"
+# the packages of the wheel: the library, and the study that "barymesh paper" runs
+PACKAGES = {"barymesh": ROOT / "src" / "barymesh", "barymesh_a2dwb": ROOT / "studies" / "barymesh_a2dwb"}
 # what only some users need, and nobody should get unasked
 OPTIONAL = {"bokeh", "jax", "mlflow-skinny", "mlxtend", "pandas", "pyarrow", "ray", "scikit-learn", "tensorboardx"}
 
@@ -72,14 +73,18 @@ def test_the_version_has_one_place():
     assert re.fullmatch(r"\d+\.\d+\.\d+", bm.__version__)
 
 
-def test_the_wheel_has_the_package_and_nothing_else(wheel):
+def test_the_wheel_has_the_library_and_the_study_and_nothing_else(wheel):
+    """In particular no benchmarks, which are run from a clone."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = email.message_from_bytes(archive.read(f"barymesh-{bm.__version__}.dist-info/METADATA"))
-    assert {name.split("/")[0] for name in names} == {"barymesh", f"barymesh-{bm.__version__}.dist-info"}
-    sources = {f"barymesh/{file.relative_to(PACKAGE)}" for file in PACKAGE.rglob("*.py")}
-    assert sources <= names
-    assert {"barymesh/py.typed", "barymesh/bench/oracle.c"} <= names
+        commands = archive.read(f"barymesh-{bm.__version__}.dist-info/entry_points.txt").decode()
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"barymesh-{bm.__version__}.dist-info"}
+    for package, folder in PACKAGES.items():
+        assert {f"{package}/{file.relative_to(folder)}" for file in folder.rglob("*.py")} <= names
+    assert {"barymesh/py.typed", *(f"barymesh_a2dwb/report.{kind}" for kind in ("html", "css", "js"))} <= names
+    assert "paper = barymesh_a2dwb.command:register" in commands
+    assert not [name for name in names if "bench" in name]
     assert not [name for name in names if re.search(r"\.nb[ic]$|\.pyc$|__pycache__|(^|/)tests?/", name)]
     assert metadata["Version"] == bm.__version__
     assert metadata["Requires-Python"] == ">=3.11"

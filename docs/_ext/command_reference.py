@@ -9,7 +9,8 @@ from typing import Any
 
 import typer
 
-from barymesh.cli.app import EPILOG, app
+from barymesh.cli.app import app
+from barymesh.cli.exit_codes import MEANINGS, WRITTEN
 
 PLACE = "<!-- commands -->"
 
@@ -55,16 +56,9 @@ def _cell(text: str) -> str:
 
 
 def _codes() -> str:
-    """The epilogue of every command as a list: ``Exit codes: 0 this; 2 that.``"""
-    meanings = EPILOG.removeprefix("Exit codes: ").rstrip(".").split("; ")
-    listed: list[str] = []
-    for meaning in meanings:
-        number, _, words = meaning.partition(" ")
-        if number.isdigit():
-            listed.append(f"- `{number}`: {words}")
-        else:
-            listed[-1] += f"; {meaning}"
-    return "\n".join(listed)
+    """What every command says at the end of its help, as a list."""
+    listed = [f"- `{code}`: {meaning}" for code, meaning in MEANINGS.items()]
+    return "\n".join([*listed, "", WRITTEN])
 
 
 def _fill(_app: Any, _page: str, source: list[str]) -> None:

@@ -4,13 +4,17 @@ the networks that have a name where it says ``<!-- networks -->``."""
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+from dataclasses import Field
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
-
-from barymesh.cli.config import Gaussians, ProblemConfig, RunConfig, SimulateConfig
+from barymesh.cli.config import RUN, SIMULATE, CommandOptions, Gaussians
+from barymesh.cli.config_file import known_keys
 from barymesh.network import GENERATORS
+from barymesh.option_model import documentation, first_sentence, is_needed
+from barymesh.options import ENGINES, Options
+
+ALL_ENGINES = "all"
 
 
 def networks() -> str:
@@ -24,32 +28,49 @@ def networks() -> str:
 
 
 def configuration() -> str:
-    """A section for what all files share, and one for each kind with what it adds."""
-    shared = set(ProblemConfig.model_fields)
+    """A section for the keys that all files share, and one for each kind of file with the others."""
+    exact, network = known_keys(RUN), known_keys(SIMULATE)
+    shared = [one for name, one in exact.items() if name in network]
+    own = [one for name, one in exact.items() if name not in network]
+    more = [one for name, one in network.items() if name not in exact]
     return "\n".join(
         [
-            _table("For every command", ProblemConfig, set()),
-            _table("For barymesh run", RunConfig, shared - {"data"}),
-            _table("For barymesh simulate and compare", SimulateConfig, shared),
-            _table("The key gaussians", Gaussians, set()),
+            _table("For every command", shared),
+            _table("For barymesh run", own),
+            _table("For barymesh simulate and compare", more, engines=True),
+            _table("The key gaussians", Gaussians.fields().values(), documentation(Gaussians)),
         ]
     )
 
 
-def _table(title: str, kind: type[BaseModel], left_out: set[str]) -> str:
-    lines = [f"## {title}\n", "| key | what it holds | default |", "|---|---|---|"]
-    for name, field in kind.model_fields.items():
-        if name not in left_out:
-            default = "*needed*" if field.is_required() else _written(field.get_default(call_default_factory=False))
-            lines.append(f"| `{name}` | {(field.description or '').replace('|', '/')} | {default} |")
+def _table(
+    title: str, keys: Iterable[Field[Any]], texts: dict[str, str] | None = None, *, engines: bool = False
+) -> str:
+    described = {**documentation(Options), **documentation(CommandOptions), **(texts or {})}
+    heads = ["key", "what it holds", "default", *(["engines"] if engines else [])]
+    lines = [f"## {title}\n", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for one in keys:
+        cells = [f"`{one.name}`", first_sentence(described[one.name]).replace("|", "/"), _default(one)]
+        lines.append(f"| {' | '.join([*cells, *([_engines(one)] if engines else [])])} |")
     return "\n".join([*lines, ""])
 
 
-def _written(value: Any) -> str:
+def _engines(one: Field[Any]) -> str:
+    if one.name == "animation":
+        return "simulation"
+    places = [engine for engine in ENGINES if engine in one.metadata["places"]]
+    return ", ".join(places) if places and len(places) < len(ENGINES) else ALL_ENGINES
+
+
+def _default(one: Field[Any]) -> str:
     """A default as TOML has it; nothing for what is left out."""
-    if value is None or value is PydanticUndefined:
+    if is_needed(one):
+        return "*needed*"
+    if one.default is None or one.default == ():
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else repr(value)}`".replace("'", '"')
+    if isinstance(one.default, bool | int | float):
+        return f"`{str(one.default).lower()}`"
+    return f'`"{one.default}"`'
 
 
 PLACES = {"<!-- configuration -->": configuration, "<!-- networks -->": networks}

@@ -16,6 +16,7 @@ from barymesh.io.files import read_measures
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
 from barymesh.measures.lazy import Lazy
 from barymesh.problem import Problem
+from barymesh.record import Record
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.grid import Grid
@@ -38,6 +39,7 @@ __all__ = [
     "Measure",
     "Mixture",
     "Problem",
+    "Record",
     "Result",
     "Sampler",
     "Status",
@@ -46,3 +48,8 @@ __all__ = [
     "load",
     "read_measures",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names, and those of Python; not the modules that this one has imported."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

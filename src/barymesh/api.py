@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barymesh.options import Options, takes_options
+from barymesh.option_model import takes_options
+from barymesh.options import Options
 from barymesh.problem import Problem
 from barymesh.progress import is_watched, say
 from barymesh.result import Result
@@ -41,17 +42,7 @@ def barycenter(options: Options) -> Result:
     >>> result.status.name
     'CONVERGED'
     """
-    problem = Problem.create(
-        options.measures,
-        options.support,
-        reg=options.reg,
-        relative_reg=options.relative_reg,
-        weights=options.weights,
-        cost=options.cost,
-        seed=options.seed,
-        samples=options.samples,
-        precision=options.precision,
-    )
+    problem = Problem.create(**options.problem_arguments())
     shown = is_watched() if options.progress is None else options.progress
     options = replace(options, progress=shown)
     asked = isinstance(options.support, str) and options.support == "auto"

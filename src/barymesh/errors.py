@@ -10,7 +10,9 @@ _PACKAGE = str(Path(__file__).parent)
 
 
 class BarymeshError(Exception):
-    """Base of all errors of barymesh."""
+    """Base of all errors of barymesh. ``error.option`` is the name of the option that is wrong, where it is one."""
+
+    option: str | None = None
 
 
 class MeasureError(BarymeshError, ValueError):
@@ -24,6 +26,8 @@ class SamplerError(MeasureError):
 class SupportError(BarymeshError, ValueError):
     """The support of the barycenter is empty, has duplicates, or does not fit the measures."""
 
+    option = "support"
+
 
 class DimensionError(BarymeshError, ValueError):
     """Measures, support or cost live in spaces of different dimension."""
@@ -32,13 +36,19 @@ class DimensionError(BarymeshError, ValueError):
 class CostError(BarymeshError, ValueError):
     """The cost is unknown, or gave values that are not finite and non-negative."""
 
+    option = "cost"
+
 
 class RegularisationError(BarymeshError, ValueError):
     """``reg`` is not a positive finite number."""
 
+    option = "reg"
+
 
 class WeightError(BarymeshError, ValueError):
     """The weights of the measures are not positive, not finite, or of the wrong number."""
+
+    option = "weights"
 
 
 class OptionError(BarymeshError, ValueError):
@@ -47,6 +57,8 @@ class OptionError(BarymeshError, ValueError):
 
 class NetworkError(BarymeshError, ValueError):
     """The network is unknown, not connected, not simple, directed, badly weighted, or of the wrong size."""
+
+    option = "network"
 
 
 class FileError(BarymeshError, OSError):

@@ -1,20 +1,20 @@
-"""Readers of option values: each checks what a user gave under a name, or makes the object that a text describes."""
+"""Readers of option values. Each takes the name of an option and what was given for it, and returns the value to use,
+or raises an error that names the option, the value and the remedy. A value that was read may be read again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from barymesh.checks import real_number, whole_number
-from barymesh.errors import OptionError
-from barymesh.specification import build_from_spec
-
-if TYPE_CHECKING:
-    from barymesh.decentralized.build import Batch
-    from barymesh.scenario import Delay, Event, Fault, Schedule
+from barymesh.checks import as_floats, is_array, real_number, whole_number
+from barymesh.cost import Cost
+from barymesh.errors import OptionError, RegularisationError, WeightError
+from barymesh.support.points import Support, as_support
 
 Reader = Callable[[str, Any], Any]
 
@@ -33,6 +33,11 @@ def not_negative(name: str, value: Any) -> float:
     if number is None or number < 0:
         raise OptionError(f"{name} is {value!r}; it must be a finite number, 0 or larger.")
     return number
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number."""
+    return whole_number(name, value)
 
 
 def count(name: str, value: Any) -> int:
@@ -54,44 +59,18 @@ def path(name: str, value: Any) -> Path:
     return Path(value)
 
 
-def one_of(*names: str) -> Reader:
-    """One of these names."""
-
-    def read(name: str, value: Any) -> str:
-        if not isinstance(value, str) or value not in names:
-            raise OptionError(f"Unknown {name} {value!r}; choose one of {', '.join(names)}.")
-        return value
-
-    return read
+def function(name: str, value: Any) -> Any:
+    """Something that can be called."""
+    if not callable(value):
+        raise OptionError(f"{name} is {value!r}; it must be a function.")
+    return value
 
 
-def method(name: str, value: Any) -> str:
-    """The name of a method."""
-    from barymesh.decentralized import NETWORK_METHODS
-
-    return str(one_of(*NETWORK_METHODS)(name, value))
-
-
-def step(name: str, value: Any) -> float | str:
-    """A step size, or "theory"."""
-    number = real_number(value)
-    if value == "theory":
-        return "theory"
-    if number is None or number <= 0:
-        raise OptionError(f'{name} is {value!r}; give a positive number, "theory", or leave it out for the default.')
-    return number
-
-
-def batch(name: str, value: Any) -> Batch:
-    """Samples for each gradient."""
-    from barymesh.decentralized.build import GrowingBatch
-
-    if isinstance(value, GrowingBatch) or (isinstance(value, str) and value == "exact"):
-        return value
-    if isinstance(value, str):
-        found: GrowingBatch = build_from_spec(value, {"growing": GrowingBatch}, "batch rule", OptionError)
-        return found
-    return whole_number(name, value, 1)
+def cluster(name: str, value: Any) -> str:
+    """The address of a Ray cluster."""
+    if not isinstance(value, str):
+        raise OptionError(f"{name} is {value!r}; give that of a Ray cluster, such as '10.0.0.1:6379'.")
+    return value
 
 
 def interval(name: str, value: Any) -> float:
@@ -102,54 +81,67 @@ def interval(name: str, value: Any) -> float:
     return number
 
 
-def delays(name: str, value: Any) -> Delay:
-    """A Delay, or its text."""
-    from barymesh.scenario.delays import DELAYS, Delay
-
-    found: Delay = _object(value, DELAYS, (Delay,), "delay")
-    return found
-
-
-def schedule(name: str, value: Any) -> Schedule:
-    """A Schedule, or its text."""
-    from barymesh.scenario.schedules import SCHEDULES, Schedule
-
-    found: Schedule = _object(value, SCHEDULES, (Schedule,), "schedule")
-    return found
+def step(name: str, value: Any) -> float | str:
+    """A step size, or "theory"."""
+    number = real_number(value)
+    if isinstance(value, str) and value == "theory":
+        return value
+    if number is None or number <= 0:
+        raise OptionError(f'{name} is {value!r}; give a positive number, "theory", or leave it out for the default.')
+    return number
 
 
-def faults(name: str, value: Any) -> tuple[Fault, ...]:
-    """Faults, or their texts or tables."""
-    from barymesh.scenario.faults import FAULTS
+@dataclass(frozen=True)
+class OneOf:
+    """One of some names."""
 
-    return tuple(_object(_as_text(one, FAULTS), FAULTS, tuple(FAULTS.values()), "fault") for one in _listed(value))
+    names: tuple[str, ...]
 
-
-def events(name: str, value: Any) -> tuple[Event, ...]:
-    """Events, or their texts or tables."""
-    from barymesh.scenario.events import EVENTS, NewData
-
-    kinds = (*EVENTS.values(), NewData)
-    return tuple(_object(_as_text(one, EVENTS), EVENTS, kinds, "event") for one in _listed(value))
+    def __call__(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.names:
+            raise OptionError(f"Unknown {name} {value!r}; choose one of {', '.join(self.names)}.")
+        return value
 
 
-def _object(value: Any, known: Mapping[str, Any], kinds: tuple[type, ...], what: str) -> Any:
-    if isinstance(value, str):
-        return build_from_spec(value, known, what, OptionError)
-    if not isinstance(value, kinds):
-        raise OptionError(f"{value!r} is no {what}; give one of {', '.join(known)}, by name or as an object.")
+def one_of(*names: str) -> OneOf:
+    """One of these names."""
+    return OneOf(names)
+
+
+# what a problem is made of
+
+
+def regularisation(name: str, value: Any) -> float:
+    """The strength of the regularisation."""
+    number = real_number(value)
+    if number is None or number <= 0:
+        raise RegularisationError(
+            f"{name} is {value!r}; it must be a positive finite number. A hundredth of the median cost is a good start."
+        )
+    return number
+
+
+def weights(name: str, value: Any) -> NDArray[np.float64]:
+    """Numbers; whether there is one for each measure is seen later."""
+    return as_floats(value, f"The {name}", WeightError)
+
+
+def support(name: str, value: Any) -> Support | str | None:
+    """Points, a Support, or its text."""
+    from barymesh.support.text import parse_support
+
+    return parse_support(value) if isinstance(value, str) else as_support(value)
+
+
+def cost(name: str, value: Any) -> Any:
+    """A cost. Functions and matrices are checked when they are used."""
+    if not callable(value) and not is_array(value):
+        Cost(value)
     return value
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _as_text(value: Any, known: Mapping[str, Any]) -> Any:
-    """``{kind = "crash", node = 3, start = 10}`` means the same as ``"crash:node=3,start=10"``."""
-    if not isinstance(value, dict):
-        return value
-    if "kind" not in value:
-        raise OptionError(f"{value} has no kind; give one of {', '.join(known)}.")
-    arguments = ",".join(f"{key}={given}" for key, given in value.items() if key != "kind")
-    return f"{value['kind']}:{arguments}" if arguments else str(value["kind"])
+def reference(name: str, value: Any) -> Any:
+    """Whether to compute the true barycenter, or its weights, which are checked against the support later."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        raise OptionError(f"{name} is {value!r}; give true, false, or the weights of the barycenter.")
+    return value

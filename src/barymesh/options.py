@@ -1,31 +1,31 @@
 """Every option of ``barymesh.barycenter``, in one place.
 
-The dataclasses below are the one model that the call, TOML files and the command line share. A new option is one field
-with its default, where it applies, and its reader, and one entry of the docstring: the signature of ``barycenter``, its
-documentation, the keys of configuration files and the help of the command line follow from them.
+A new option is one field, with its default, where it applies and its reader, and one entry of the docstring. The
+signature of ``barycenter``, its documentation, the keys of configuration files and the flags of the command line follow
+from them.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, Field, dataclass, field, fields
+from collections.abc import Collection, Sequence
+from dataclasses import KW_ONLY, Field, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from barymesh import option_readers as read
+from barymesh import run_readers as read_run
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import OptionError
-from barymesh.option_readers import Reader
-from barymesh.result import Result
+from barymesh.method_names import NETWORK_METHODS
+from barymesh.option_model import Model, details, option
+from barymesh.problem import PRECISIONS
 
 if TYPE_CHECKING:
     from barymesh.decentralized.build import Batch
     from barymesh.record import Callback
+    from barymesh.result import Result
     from barymesh.scenario import Delay, Event, Fault, Schedule
 
 # where a barycenter is computed: without a network, or on one with one of these engines
@@ -33,59 +33,107 @@ EXACT = "exact"
 ENGINES = ("simulation", "processes", "ray")
 WORKERS = ("processes", "ray")
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def about(*places: str, reader: Reader | None = None, text: bool = True) -> dict[str, Any]:
-    """What else there is to know of an option. ``places``: where it applies, everywhere if none is named. ``reader``:
-    checks a value, or makes one from its text; None, the default of an option that may be left out, is never read.
-    ``text``: whether a configuration file can hold it."""
-    return {"places": places or (EXACT, *ENGINES), "reader": reader, "text": text}
-
-
-def option(default: Any, *places: str, reader: Reader | None = None, text: bool = True) -> Any:
-    """A field of the model that may be left out; the other arguments as for ``about``."""
-    return field(default=default, metadata=about(*places, reader=reader, text=text))
-
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How to run a method: all options but the problem itself. ``Options`` documents each."""
+class RunOptions(Model):
+    """How to run a method.
 
-    method: str = option("sinkhorn", reader=read.method)
-    engine: str = option("simulation", reader=read.one_of(*ENGINES))
+    Parameters
+    ----------
+    method : str, default="sinkhorn"
+        The algorithm: ``"sinkhorn"``, or, on a network, ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"``
+        (synchronous), ``"a2dwb_conserving"`` (the paper's, made to end at the barycenter) or ``"gossip_sinkhorn"``
+        (another paper's). ``"sinkhorn"`` is Sinkhorn iteration in the dual, accelerated; every step is checked to do at
+        least as well as a plain one. On a network it is asynchronous and decentralised.
+    engine : str, default="simulation"
+        Where a network runs: ``"simulation"``, ``"processes"`` or ``"ray"``. A simulation has virtual time, and repeats
+        to the last bit. Processes on this machine talk through sockets, as fast as they can; programs that use them
+        need the usual ``if __name__ == "__main__":``. Ray is the same on the machines of a cluster, through encrypted
+        links.
+    tol : float, default=1e-6
+        Stop once the measures' own estimates agree with the barycenter to this tolerance (mean L1 distance). On a
+        network only ``"sinkhorn"`` stops by itself, once every node is within it; the other methods, ``tol=0``, and
+        samples that grow use the whole duration, and their status is OUT_OF_TIME.
+    max_iter : int, default=5000
+        Iterations of the exact solver at most. A run on a network has a ``duration`` instead.
+    start : Result, optional
+        A previous Result on the same measures and support, to continue from. Without a network only.
+    duration : float, default=60
+        Seconds to run at most, virtual in a simulation. This and the following options are for runs on a network.
+    record_every : float, default=1
+        Seconds between rows of ``result.history``, virtual in a simulation.
+    reference : bool or array, default=False
+        Whether to compare with the true barycenter, in the columns ``tv`` and ``dual_error`` of the history. Its
+        weights, if they are known, else True to compute it.
+    step : float or "theory", optional
+        Step size of the methods that need one. By default ``reg / lambda_max`` of the network's Laplacian, which no
+        theorem covers with stale messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
+    batch : int, "exact" or GrowingBatch, optional
+        Samples drawn for each gradient, all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``. By
+        default 10. For the two kinds of Sinkhorn a number means a sample that grows by so many at each activation; by
+        default they use all of a measure, and 100 new samples of one that can only be sampled.
+    delays : Delay or str, default="categorical"
+        How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
+        ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``. Or an object of ``barymesh.scenario``.
+        Simulation only.
+    schedule : Schedule or str, default="windowed"
+        When nodes act: ``"windowed"`` (the paper's), ``"poisson:rate=5"``, ``"periodic:period=0.2,jitter=0.1"``; the
+        last two take ``slow_share=0.1,slowdown=10`` for stragglers. Simulation only.
+    faults : list
+        What goes wrong: ``"loss:probability=0.2"``, ``"duplication:probability=0.1"``,
+        ``"reordering:probability=0.1,extra=1"``, ``"sleep:node=3,start=10,stop=20"``,
+        ``"crash:node=3,start=10,stop=20,memory=false"``, ``"link_down:first=0,second=1,start=5,stop=9"``. Or objects of
+        ``barymesh.scenario``. Simulation only.
+    events : list
+        Planned changes: ``"leave:node=3,at=20"``, ``"join:node=4,at=30"``. Or objects of ``barymesh.scenario``, such as
+        ``NewData(node=5, at=10, measure=...)``. For ``"sinkhorn"`` in a simulation only.
+    snapshots : bool, default=False
+        Whether to keep some nodes' estimates at every record, for ``result.animate``. Simulation only.
+    checkpoint : path, optional
+        Write the whole state of the run there at its end or on Ctrl-C. Simulation only.
+    resume : bool, default=False
+        Whether to go on from the checkpoint.
+    workers : int, optional
+        The number of processes that share the nodes. By default one for each core. For processes and Ray.
+    interval : float, default=0
+        Seconds between two activations of a node in a worker; 0 for as often as it can. For processes and Ray.
+    address : str, optional
+        The Ray cluster, such as ``"10.0.0.1:6379"``. By default the one this process is connected to, else one started
+        for this run on this machine.
+    folder : path, optional
+        Where workers of Ray keep their state, each on its own machine. By default a folder for temporary files.
+    callback : function, optional
+        Called with a ``Record`` after every iteration, or every record of a run on a network. Return True to stop.
+    progress : bool, optional
+        Whether to show progress. By default only if there is a terminal or a notebook to show it in.
+    """
+
+    method: str = option("sinkhorn", reader=read.one_of(*NETWORK_METHODS))
+    engine: str = option("simulation", *ENGINES, reader=read.one_of(*ENGINES))
     tol: float = option(1e-6, reader=read.not_negative)
     max_iter: int = option(5000, EXACT, reader=read.count)
-    start: Result | None = option(None, EXACT, text=False)
+    start: Result | None = option(None, EXACT, reader=read_run.result, text=False)
     duration: float = option(60.0, *ENGINES, reader=read.positive)
     record_every: float = option(1.0, *ENGINES, reader=read.positive)
-    reference: bool | ArrayLike | Any = option(False, *ENGINES)
+    reference: bool | ArrayLike | Any = option(False, *ENGINES, reader=read.reference)
     step: float | str | None = option(None, *ENGINES, reader=read.step)
-    batch: Batch | None = option(None, *ENGINES, reader=read.batch)
-    delays: Delay | str = option("categorical", "simulation", reader=read.delays)
-    schedule: Schedule | str = option("windowed", "simulation", reader=read.schedule)
-    faults: Sequence[Fault | str] = option((), "simulation", reader=read.faults)
-    events: Sequence[Event | str] = option((), "simulation", reader=read.events)
+    batch: Batch | None = option(None, *ENGINES, reader=read_run.batch)
+    delays: Delay | str = option("categorical", "simulation", reader=read_run.delays)
+    schedule: Schedule | str = option("windowed", "simulation", reader=read_run.schedule)
+    faults: Sequence[Fault | str] = option((), "simulation", reader=read_run.faults)
+    events: Sequence[Event | str] = option((), "simulation", reader=read_run.events)
     snapshots: bool = option(False, "simulation", reader=read.boolean)
     checkpoint: str | Path | None = option(None, "simulation", reader=read.path, text=False)
     resume: bool = option(False, "simulation", reader=read.boolean, text=False)
     workers: int | None = option(None, *WORKERS, reader=read.count)
     interval: float = option(0.0, *WORKERS, reader=read.interval)
-    address: str | None = option(None, "ray")
+    address: str | None = option(None, "ray", reader=read.cluster)
     folder: str | Path | None = option(None, "ray", reader=read.path)
-    callback: Callback | None = option(None, text=False)
-    progress: bool | None = option(None, text=False)
+    callback: Callback | None = option(None, reader=read.function, text=False)
+    progress: bool | None = option(None, reader=read.boolean, text=False)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            reader, value = one.metadata["reader"], getattr(self, one.name)
-            if reader is not None and value is not None:
-                object.__setattr__(self, one.name, reader(one.name, value))
-        if self.start is not None and not isinstance(self.start, Result):
-            raise OptionError(f"start is {self.start!r}; it must be a Result of an earlier run.")
-        if self.address is not None and not isinstance(self.address, str):
-            raise OptionError(f"address is {self.address!r}; give that of a Ray cluster, such as '10.0.0.1:6379'.")
+        super().__post_init__()
         if self.resume and self.checkpoint is None:
             raise OptionError("resume=True needs checkpoint=, the file to go on from.")
 
@@ -101,10 +149,11 @@ class Options(RunOptions):
         functions ``(size, rng) -> samples``, arrays of samples ``(N, d)``), in any mix; or one array: ``(m, n)`` for
         histograms on the support, one a row, or ``(m, *shape)`` for images. ``Lazy(path)`` and ``Lazy(function,
         *arguments)`` are loaded only by the process or the machine that hosts their node.
-    support : array (n, d), Support, "auto" or None, default=None
-        Where the barycenter lives: points ``(n, d)``, a ``Support``, ``None`` (the measures' common points if they have
-        some, else chosen from the data) or ``"auto"`` (always chosen from the data). The reason for a choice is shown
-        with progress, and kept in ``result.support.reason``.
+    support : array (n, d), Support, str or None, default=None
+        Where the barycenter lives: points ``(n, d)``, a ``Support``, a grid as count:lower:upper for each axis, joined
+        by commas (``"100:-5:5"``, ``"64:0:1,64:0:1"``), a file of points (.csv, .npy), or ``"auto"``, chosen from the
+        data. By default the measures' common points if they have some, else chosen from the data. The reason for a
+        choice is shown with progress, and kept in ``result.support.reason``.
     reg : float
         Entropic regularisation, in units of the cost. Smaller is sharper and slower.
     relative_reg : bool, default=False
@@ -112,169 +161,75 @@ class Options(RunOptions):
     weights : array (m,), optional
         Importance of each measure. Normalised to sum 1; uniform by default.
     cost : str, function or array (n, N), default="sqeuclidean"
-        The cost of moving mass: ``"sqeuclidean"``, ``"euclidean"``, any metric of ``scipy.spatial.distance``, a
-        function ``(support, atoms) -> matrix``, or, for histograms, a matrix ``(n, N)``.
-    network : str, Network, graph, array, path or None, default=None
-        Who talks to whom, if the measures are to stay with their nodes: a name with or without arguments (``"cycle"``,
-        ``"erdos_renyi:p=0.05"``), a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian, a file of
-        edges.
+        The cost of moving mass: ``"sqeuclidean"``, ``"euclidean"``, or another metric of ``scipy.spatial.distance``.
+        Or a function ``(support, atoms) -> matrix``, or, for histograms, a matrix ``(n, N)``.
     seed : int, default=0
         Seed of everything random.
     samples : int, default=1000
         Draws of each measure that can only be sampled. They depend on (seed, node) alone. On a network such a measure
         is known by samples that grow instead, see ``batch``.
     precision : str, default="float64"
-        ``"float64"`` or ``"float32"`` arithmetic inside the oracles. float32 is faster and good to about 1e-5.
-    method : str, default="sinkhorn"
-        ``"sinkhorn"``: Sinkhorn iteration in the dual, accelerated, with every step checked to do at least as well as a
-        plain one must. On a network it is asynchronous and decentralised. The others are for networks only:
-        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
-        made to end at the barycenter) and ``"gossip_sinkhorn"`` (another paper's).
-    engine : str, default="simulation"
-        Where a network runs: ``"simulation"``, in virtual time, repeatable to the last bit; ``"processes"``, real
-        processes on this machine that talk through sockets, as fast as they can; or ``"ray"``, the same on the machines
-        of a Ray cluster, through encrypted links. Programs that use processes need the usual ``if __name__ ==
-        "__main__":``.
-    tol : float, default=1e-6
-        The tolerance: stop once the measures' own estimates agree with the barycenter to it (mean L1 distance). On a
-        network only ``"sinkhorn"`` stops by itself, once every node is within it; the others, ``tol=0``, and samples
-        that grow run for the whole duration.
-    max_iter : int, default=5000
-        Iterations of the exact solver at most. Not for networks, which have a ``duration``.
-    start : Result, optional
-        A previous Result on the same measures and support, to continue from. Without a network only.
-    duration : float, default=60
-        Seconds to run, virtual in a simulation. This and the following options are for runs on a network.
-    record_every : float, default=1
-        Seconds between rows of ``result.history``, virtual in a simulation.
-    reference : bool or array, default=False
-        The true barycenter to compare with in the columns ``tv`` and ``dual_error``. Computed if True.
-    step : float or "theory", optional
-        Step size of the methods that need one. By default ``reg / lambda_max`` of the network's Laplacian, which no
-        theorem covers with stale messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.
-    batch : int, "exact" or GrowingBatch, optional
-        Samples drawn for each gradient, all of the measure, or the paper's growing rule ``"growing:epsilon=0.1"``. By
-        default 10. For the two kinds of Sinkhorn a number means a sample that grows by so many at each activation; by
-        default they use all of a measure, and 100 new samples of one that can only be sampled.
-    delays : Delay or str, default="categorical"
-        How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
-        ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``, or an object of ``barymesh.scenario``.
-        Simulation only.
-    schedule : Schedule or str, default="windowed"
-        When nodes act: ``"windowed"`` (the paper's), ``"poisson:rate=5"``, ``"periodic:period=0.2,jitter=0.1"``; the
-        last two take ``slow_share=0.1,slowdown=10`` for stragglers. Simulation only.
-    faults : list
-        What goes wrong: ``"loss:probability=0.2"``, ``"duplication:probability=0.1"``,
-        ``"reordering:probability=0.1,extra=1"``, ``"sleep:node=3,start=10,stop=20"``,
-        ``"crash:node=3,start=10,stop=20,memory=false"``, ``"link_down:first=0,second=1,start=5,stop=9"``, or the
-        objects of ``barymesh.scenario``. Simulation only.
-    events : list
-        Planned changes: ``"leave:node=3,at=20"``, ``"join:node=4,at=30"``, or objects of ``barymesh.scenario``,
-        such as ``NewData(node=5, at=10, measure=...)``. For ``"sinkhorn"`` in a simulation only.
-    snapshots : bool, default=False
-        Keep some nodes' estimates at every record, for ``result.animate``. Simulation only.
-    checkpoint : path, optional
-        Write the whole state of the run there at its end or on Ctrl-C. Simulation only.
-    resume : bool, default=False
-        Go on from the checkpoint.
-    workers : int, optional
-        Processes, each with some of the nodes. By default one for each core. For processes and Ray.
-    interval : float, default=0
-        Seconds between two activations of a node in a worker. 0 for as often as it can. For processes and Ray.
-    address : str, optional
-        The Ray cluster, such as ``"10.0.0.1:6379"``. By default the one this process is connected to, else one started
-        for this run on this machine.
-    folder : path, optional
-        Where workers of Ray keep their state, each on its own machine. By default a folder for temporary files.
-    callback : function, optional
-        Called with a ``Record`` after every iteration, or every record of a run on a network. Return True to stop.
-    progress : bool, optional
-        Show progress. By default only if there is a terminal or a notebook to show it in.
+        Arithmetic inside the oracles: ``"float64"`` or ``"float32"``. float32 is faster and good to about 1e-5.
+    network : str, Network, graph, array, path or None, default=None
+        Who talks to whom: a name with or without arguments (``"cycle"``, ``"erdos_renyi:p=0.05"``), or a file of edges.
+        Or a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian. The measures then stay with their
+        nodes. Without a network the barycenter is computed here, by the exact solver.
     """
 
-    measures: Any = field(metadata=about(text=False))
-    support: Any = option(None)
+    measures: Any = field(metadata=details(text=False))
+    support: Any = option(None, reader=read.support)
     _: KW_ONLY
-    reg: float = field(metadata=about())
+    reg: float = field(metadata=details(reader=read.regularisation))
     relative_reg: bool = option(False, reader=read.boolean)
-    weights: ArrayLike | None = option(None)
-    cost: CostLike = option(SQUARED)
-    network: Any = option(None, *ENGINES)
-    seed: int = option(0)
-    samples: int = option(1000)
-    precision: str = option("float64")
+    weights: ArrayLike | None = option(None, reader=read.weights)
+    cost: CostLike = option(SQUARED, reader=read.cost)
+    seed: int = option(0, reader=read.whole)
+    samples: int = option(1000, reader=read.count)
+    precision: str = option("float64", reader=read.one_of(*PRECISIONS))
+    network: Any = option(None, *ENGINES, reader=read_run.network)
 
     @property
     def place(self) -> str:
         """Where it is to be computed: "exact", or the engine of the network."""
         return EXACT if self.network is None else self.engine
 
-    def check_places(self, given: set[str]) -> None:
+    def problem_arguments(self) -> dict[str, Any]:
+        """What ``Problem.create`` takes."""
+        others = {*RunOptions.fields(), "network"}
+        return {name: getattr(self, name) for name in Options.fields() if name not in others}
+
+    def check(self, given: set[str]) -> None:
         """An error if an option was given that has no meaning where the barycenter is computed."""
-        if self.network is None and self.engine != "simulation":
-            raise OptionError(f"engine={self.engine!r} needs a network; give one, such as network='erdos_renyi'.")
         if self.network is None and self.method != "sinkhorn":
-            raise OptionError(f"The method {self.method!r} runs on a network; give one, such as network='erdos_renyi'.")
-        for one in fields(self):
-            if one.name not in given or self.place in one.metadata["places"] or one.name == "network":
-                continue
-            raise OptionError(_misplaced(one, self.place))
+            raise _wrong(
+                "method", f"The method {self.method!r} runs on a network; give one, such as network='erdos_renyi'."
+            )
+        check_places(given, self.place)
+
+
+def check_places(given: Collection[str], place: str) -> None:
+    """An error if one of the options given has no meaning in this place."""
+    for name, one in Options.fields().items():
+        places = one.metadata["places"]
+        if name in given and places and place not in places:
+            raise _wrong(name, _misplaced(one, place))
 
 
 def _misplaced(one: Field[Any], place: str) -> str:
-    places = one.metadata["places"]
     if place == EXACT:
-        return f"{one.name}= is for runs on a network; give network=, or leave it out."
+        return f"{one.name} is for runs on a network; give network, or leave it out."
     if one.name == "start":
         return (
-            "start= is for the solver without a network; to continue a simulation use checkpoint= and resume=, or "
-            "leave it out."
+            "start is for the solver without a network; to continue a simulation use checkpoint and resume, or leave "
+            "it out."
         )
     if one.name == "max_iter":
-        return "max_iter= is for the solver without a network; a run on a network is limited by duration=."
-    others = " or ".join(f'engine="{other}"' for other in places)
-    return f'{one.name}= is for {others}, not for engine="{place}". Leave it out.'
+        return "max_iter is for the solver without a network; a run on a network is limited by duration."
+    engines = " or ".join(f'"{other}"' for other in one.metadata["places"])
+    return f'{one.name} is for engine {engines}, not for "{place}". Leave it out.'
 
 
-def described() -> dict[str, str]:
-    """The documentation of every option by name: the entries of the docstring, as running text."""
-    found: dict[str, list[str]] = {}
-    names = {one.name for one in fields(Options)}
-    current: list[str] = []
-    for line in textwrap.dedent(f"    {Options.__doc__}").splitlines():
-        head, colon, _ = line.partition(" : ")
-        if colon and head in names:
-            current = found.setdefault(head, [])
-        elif line.startswith("    "):
-            current.append(line.strip())
-    return {name: " ".join(lines) for name, lines in found.items()}
-
-
-def takes_options(model: Callable[P, Options]) -> Callable[[Callable[[Options], R]], Callable[P, R]]:
-    """Make a function of ``Options`` one that takes each option as an argument, with the signature of the model and its
-    documentation in the place of ``{options}``."""
-
-    def decorate(run: Callable[[Options], R]) -> Callable[P, R]:
-        own = inspect.signature(model).parameters
-        # in the order of the documentation, which is that of interest
-        parameters = [own[name] for name in described()]
-        signature = inspect.Signature(parameters, return_annotation=inspect.signature(run).return_annotation)
-
-        @functools.wraps(run)
-        def call(*arguments: P.args, **given: P.kwargs) -> R:
-            try:
-                signature.bind(*arguments, **given)
-            except TypeError as error:
-                raise TypeError(f"{run.__name__}(): {error}") from None
-            options = model(*arguments, **given)
-            options.check_places(set(given))
-            return run(options)
-
-        text = inspect.cleandoc(Options.__doc__ or "")
-        entries = text[text.index("Parameters") :].replace("\n", "\n    ")
-        call.__doc__ = (run.__doc__ or "").replace("{options}", entries)
-        call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__annotations__ = {}
-        return call
-
-    return decorate
+def _wrong(name: str, message: str) -> OptionError:
+    error = OptionError(message)
+    error.option = name
+    return error

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh.checks import as_floats, normalised, real_number, whole_number
+from barymesh import option_readers as read
+from barymesh.checks import as_floats, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
-from barymesh.errors import BarymeshError, DimensionError, MeasureError, OptionError, RegularisationError, WeightError
+from barymesh.errors import BarymeshError, DimensionError, MeasureError, RegularisationError, WeightError
 from barymesh.measures import Atoms, Discretisation, Distribution, Histogram, Measure, Sampler, as_measures, discretise
-from barymesh.oracle.base import Oracle
-from barymesh.oracle.groups import build_oracle
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
-from barymesh.support.points import Support, as_support
+from barymesh.support.points import Support
+
+if TYPE_CHECKING:
+    from barymesh.oracle.base import Oracle
 
 Floats = NDArray[np.float64]
 PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
@@ -94,17 +96,12 @@ class Problem:
         >>> problem.support, problem.weights
         (Support(12 grid on [-4, 7]), array([0.25, 0.75]))
         """
-        number = real_number(reg)
-        if number is None or number <= 0:
-            raise RegularisationError(
-                f"reg is {reg!r}; it must be a positive finite number. A hundredth of the median cost is a good start."
-            )
-        samples, seed = whole_number("samples", samples, 1), whole_number("seed", seed)
-        if not isinstance(precision, str) or precision not in PRECISIONS:
-            raise OptionError(f"precision is {precision!r}; choose one of {', '.join(PRECISIONS)}.")
+        number = read.regularisation("reg", reg)
+        samples, seed = read.count("samples", samples), read.whole("seed", seed)
+        precision = read.one_of(*PRECISIONS)("precision", precision)
         moving = Cost(cost)
-        automatic = isinstance(support, str) and support == "auto"
-        given = None if support is None or automatic else as_support(support)
+        wanted = None if support is None else read.support("support", support)
+        given = wanted if isinstance(wanted, Support) else None
         if given is None and moving.matrix_given is not None:
             given = Support(
                 np.arange(moving.matrix_given.shape[0], dtype=float),
@@ -211,6 +208,9 @@ class Problem:
         return self.oracle if self.precision == "float64" else self._oracle(np.float64)
 
     def _oracle(self, dtype: type) -> Oracle:
+        # the compiled kernels are loaded when they are needed
+        from barymesh.oracle.groups import build_oracle
+
         return build_oracle(self.atoms, self.support, self.cost, self.reg, dtype)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Things named in text, with arguments: ``"erdos_renyi:p=0.05"``, ``"uniform:low=0.1,high=0.5"``."""
+"""Objects described by a text: a name and arguments, as in ``"uniform:low=0.1,high=0.5"``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barymesh.errors import BarymeshError
 
 
 def parse_spec(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments in ``name:key=value,key=value``; numbers, true and false become such."""
+    """The name and the arguments in ``name:key=value,key=value``; numbers, true and false are converted."""
     name, *rest = text.replace(",", ":").split(":")
     arguments = {}
     for part in filter(None, rest):
@@ -20,21 +20,17 @@ def parse_spec(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def build_from_spec(text: str, known: Mapping[str, Callable[..., Any]], what: str, error: type[BarymeshError]) -> Any:
-    """Call ``known[name]`` with the arguments in the text; errors list the names, or the arguments, that there are."""
+    """Call ``known[name]`` with the arguments in the text. Errors list the known names or arguments."""
     name, arguments = parse_spec(text)
     if name not in known:
         raise error(f"Unknown {what} {name!r}; there are {', '.join(known)}.")
-    accepted = [key for key in inspect.signature(known[name]).parameters if key != "self"]
-    strangers = [key for key in arguments if key not in accepted]
-    if strangers:
-        raise error(f"The {what} {name!r} has no argument {strangers[0]!r}; it takes {', '.join(accepted) or 'none'}.")
-    missing = [
-        key
-        for key, parameter in inspect.signature(known[name]).parameters.items()
-        if parameter.default is parameter.empty and key not in arguments
-    ]
-    if missing:
-        raise error(f"The {what} {name!r} needs {missing[0]!r}, as in {name}:{missing[0]}=...")
+    accepted = inspect.signature(known[name]).parameters
+    for key in arguments:
+        if key not in accepted:
+            raise error(f"The {what} {name!r} has no argument {key!r}; it takes {', '.join(accepted) or 'none'}.")
+    for key, parameter in accepted.items():
+        if parameter.default is parameter.empty and key not in arguments:
+            raise error(f"The {what} {name!r} needs {key!r}; write {name}:{key}=<value>.")
     return known[name](**arguments)
 
 

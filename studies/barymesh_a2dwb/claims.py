@@ -1,49 +1,59 @@
-"""The paper's claims, checked on a study; and what the paper could not see.
+"""The paper's claims checked on a study, and what its metrics cannot show.
 
-**Ahead** means lower: at the end of the run, and at more than half of the recorded times after 0. A claim holds if both
-are so, fails if neither is, and is undecided (None) if only one is. A run that diverged counts as infinitely high from
-there on; one that converged stays as it is. That is the paper's reading, for the dual objective too. It is not a good
-one there: A2DWB does not keep its duals feasible, so its dual objective can fall below the optimum, and lower is then
-not better. Where this happened, the text says so, and the distance to the true barycenter (total variation), which the
-paper did not measure, tells who is really ahead.
+**Ahead** means lower, at the end of the run and at more than half of the recorded times after 0. A claim holds if both
+are true, fails if neither is, and is undecided (None) otherwise. A run that diverged is infinitely high from there on;
+one that converged keeps its last values. That is the paper's criterion. For the dual objective it is a poor one: A2DWB
+does not keep its duals feasible, so its dual objective can fall below the optimum, and lower is then not better. Where
+that happens, the text says so; the total variation to the true barycenter, which the paper does not measure, shows
+which method is closer.
 
-The dual objective is the mean over the nodes, of which the paper shows the sum, m times as much; all values are told
-relative to the certified optimum.
+The dual objective is the mean over the nodes, where the paper shows the sum; all values are relative to the certified
+optimum.
 
-**Slower** is judged by the time until a metric, as a share of what it was at time 0, is down to ``LEVEL``; between two
-runs that never get there, by the share they end with. The claim holds for a method if it is slower on the cycle and on
-the star than on the complete network by both metrics of the paper, fails if by neither, else it is undecided.
+**Slower** means that a metric takes longer to fall to ``LEVEL`` times its value at time 0; between two runs that never
+get there, that it ends at a larger share. The claim holds for a method if it is slower on the cycle and on the star
+than on the complete network by both metrics of the paper, fails if by neither, and is undecided otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from barymesh_a2dwb.study import LABELS, OURS, RIVALS, TOPOLOGIES, Experiment, Floats, Run, Study, Sweep
+from barymesh_a2dwb.study import (
+    LABELS,
+    MEASURES,
+    METHODS,
+    OURS,
+    RIVALS,
+    TOPOLOGIES,
+    Experiment,
+    Floats,
+    Run,
+    Study,
+    Sweep,
+    last_of,
+    methods_of,
+)
 
-# the four measures a run is judged by: the column of a history, and its name in words
-MEASURES = {
-    "dual": ("gap", "dual objective"),
-    "consensus": ("consensus", "consensus distance"),
-    "feasibility": ("feasibility", "feasibility residual"),
-    "tv": ("tv", "total variation to the true barycenter"),
-}
 PAPERS_MEASURES = ("dual", "consensus")
-# a run has come this far when a metric is down to this share of its first value
+# speed is the time until a metric is down to this share of its first value
 LEVEL = 0.1
-# ours is at the optimum when its total variation, and the share left of the dual gap, are down to this
+# a run is at the optimum when its total variation, and the share of the dual gap that is left, are at most this
 AT_OPTIMUM = 1e-3
+# a total variation that counts as close to the true barycenter
+CLOSE = 0.01
 EVERYWHERE = "all"
 A2DWB = RIVALS[0]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds (None: undecided) on a topology of an experiment, with the figures. ``topology`` is "all"
-    where the claim is about all of them. ``by_paper``: the paper makes this claim."""
+    """Whether a claim holds (None: undecided) on a topology of an experiment, with the numbers in words. ``topology``
+    is "all" if the claim is about all of them. ``by_paper``: the paper makes this claim. ``method``: the method that
+    the claim is about."""
 
     claim: str
     experiment: str
@@ -51,25 +61,28 @@ class Verdict:
     holds: bool | None
     text: str
     by_paper: bool = True
+    method: str = "a2dwb"
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """The methods on a topology from the lowest to the highest value of a measure at the end, with these values; NaN,
-    and last, if it diverged. Of the dual objective the values are relative to the optimum, and below 0 lower is not
-    better."""
+    """The methods on a topology from the lowest to the highest last value of a measure; a run that diverged comes last,
+    with NaN. Values of the dual objective are relative to the optimum; below ``-gap`` they belong to infeasible
+    duals."""
 
     experiment: str
     topology: str
     measure: str
     methods: tuple[str, ...]
     values: tuple[float, ...]
+    gap: float
 
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """For which steps (multiples of reg/lambda_max) A2DWB ends lower than a rival; None where both diverged. ``best``:
-    the same if each has its own best step, which for the dual objective is the one that ends nearest to the optimum."""
+    """Whether A2DWB ends lower than a rival, for each step (a multiple of reg/lambda_max); None where both diverged.
+    ``best``: the same with the best step of each, which for the dual objective is the one that ends nearest to the
+    optimum."""
 
     claim: str
     topology: str
@@ -80,13 +93,13 @@ class StepAnswer:
 
 
 def verdicts(study: Study) -> list[Verdict]:
-    """All claims, pair by pair: first the paper's, then what it could not see."""
+    """All claims on all pairs of experiment and topology: first the paper's, then the others."""
     checks: tuple[Callable[[Experiment], Iterator[Verdict]], ...] = (_leads, _slowing, _truth, _infeasible, _ours)
     return [verdict for check in checks for experiment in study.experiments.values() for verdict in check(experiment)]
 
 
 def ordering(study: Study) -> list[Ordering]:
-    """Who ends where, for every topology of every experiment, by each of the four measures."""
+    """The order of the methods at the end, for every topology of every experiment and every measure."""
     found = []
     for experiment in study.experiments.values():
         for topology in TOPOLOGIES:
@@ -95,12 +108,12 @@ def ordering(study: Study) -> list[Ordering]:
                 ends = sorted(((_end(run, measure), method) for method, run in runs.items()))
                 values = tuple(end if np.isfinite(end) else float("nan") for end, _ in ends)
                 methods = tuple(method for _, method in ends)
-                found.append(Ordering(experiment.name, topology, measure, methods, values))
+                found.append(Ordering(experiment.name, topology, measure, methods, values, experiment.gap))
     return found
 
 
 def step_answers(study: Study) -> list[StepAnswer]:
-    """How the claims depend on the step, by the values at the end."""
+    """How the claims depend on the step, judged by the last values."""
     lines = {(sweep.topology, sweep.method): sweep for sweep in study.sweeps if sweep.parameter == "step"}
     return [
         _step_answer(measure, lines[topology, A2DWB], lines[topology, rival])
@@ -109,6 +122,89 @@ def step_answers(study: Study) -> list[StepAnswer]:
         for topology in TOPOLOGIES
         if (topology, A2DWB) in lines and (topology, rival) in lines
     ]
+
+
+# ---- summaries
+
+
+@dataclass(frozen=True)
+class Count:
+    """How often a claim holds, is undecided, and fails."""
+
+    claim: str
+    by_paper: bool
+    holds: int
+    undecided: int
+    fails: int
+
+
+def counts(found: Sequence[Verdict]) -> list[Count]:
+    """The verdicts counted by claim."""
+    claims = dict.fromkeys((verdict.claim, verdict.by_paper) for verdict in found)
+    answers = {claim: [verdict.holds for verdict in found if verdict.claim == claim] for claim, _ in claims}
+    return [Count(c, by_paper, *(answers[c].count(kind) for kind in (True, None, False))) for c, by_paper in claims]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the runs of a method end with, over all pairs of experiment and topology.
+
+    Attributes
+    ----------
+    dual, feasibility, tv : tuple
+        The least and the largest last value of the runs that did not diverge; NaN if all did.
+    close, stopped, diverged : int
+        How many runs end within ``CLOSE`` of the true barycenter, were stopped by their nodes, and diverged.
+    """
+
+    method: str
+    runs: int
+    dual: tuple[float, float]
+    feasibility: tuple[float, float]
+    tv: tuple[float, float]
+    close: int
+    stopped: int
+    diverged: int
+
+
+def outcomes(study: Study) -> list[Outcome]:
+    """A summary of every method."""
+    found = []
+    for method in METHODS:
+        runs = [run for e in study.experiments.values() for (_, name), run in e.runs.items() if name == method]
+        if runs:
+            dual, feasibility, tv = (
+                _span(last_of(run, MEASURES[name][0]) for run in runs) for name in ("dual", "feasibility", "tv")
+            )
+            close = sum(last_of(run, "tv") <= CLOSE for run in runs)
+            stopped, diverged = (sum(run.status == kind for run in runs) for kind in ("converged", "diverged"))
+            found.append(Outcome(method, len(runs), dual, feasibility, tv, close, stopped, diverged))
+    return found
+
+
+def time_until_close(run: Run) -> float:
+    """The virtual seconds until the total variation is at most ``CLOSE`` and stays there; NaN if never."""
+    tv = run.history["tv"]
+    if run.status == "diverged" or not tv[-1] <= CLOSE:
+        return float("nan")
+    far = np.flatnonzero(~(tv <= CLOSE))
+    return float(run.history["time"][far[-1] + 1 if far.size else 0])
+
+
+def lowest_run(study: Study) -> Run | None:
+    """The run of A2DWB whose dual objective ends lowest, as a share of the distance from its start to the optimum."""
+    runs = [
+        run
+        for experiment in study.experiments.values()
+        for (_, method), run in experiment.runs.items()
+        if method == A2DWB and run.status != "diverged" and run.history["gap"][0] > 0
+    ]
+    return min(runs, key=lambda run: _end(run, "dual") / run.history["gap"][0], default=None)
+
+
+def _span(values: Iterable[float]) -> tuple[float, float]:
+    known = [value for value in values if np.isfinite(value)]
+    return (min(known), max(known)) if known else (float("nan"), float("nan"))
 
 
 # ---- who is ahead
@@ -126,7 +222,7 @@ def _lead(experiment: Experiment, measure: str, by_paper: bool) -> Iterator[Verd
     """A2DWB against each of the other two."""
     setting = experiment.setting
     times: Floats = setting.record_every * np.arange(1.0, round(setting.duration / setting.record_every) + 1)
-    told = _relative if measure == "dual" else _number
+    written = _relative if measure == "dual" else _number
     for rival in RIVALS[1:]:
         for topology in TOPOLOGIES:
             runs = _on(experiment, topology)
@@ -135,8 +231,8 @@ def _lead(experiment: Experiment, measure: str, by_paper: bool) -> Iterator[Verd
             values = {method: _values(runs[method], measure, times) for method in (A2DWB, rival)}
             lower = values[A2DWB] < values[rival]
             at_end, share = bool(lower[-1]), float(lower.mean())
-            ends = ", ".join(f"{LABELS[method]} {told(float(v[-1]))}" for method, v in values.items())
-            means = ", ".join(f"{LABELS[method]} {told(float(v.mean()))}" for method, v in values.items())
+            ends = ", ".join(f"{LABELS[method]} {written(float(v[-1]))}" for method, v in values.items())
+            means = ", ".join(f"{LABELS[method]} {written(float(v.mean()))}" for method, v in values.items())
             text = (
                 f"After {setting.duration:g} s: {ends}. On average over time: {means}. {LABELS[A2DWB]} is the lower at "
                 f"{100 * share:.0f}% of the recorded times."
@@ -153,21 +249,19 @@ def lead_claim(measure: str, rival: str) -> str:
 
 
 def _meaning(experiment: Experiment, method: str, gaps: Floats) -> str:
-    """What a low dual objective is worth: ``gaps`` are its values over time, relative to the optimum."""
+    """A note on a dual objective below the optimum; ``gaps`` are its values over time, relative to the optimum."""
     below = gaps < -experiment.gap
     if not below.any():
         return ""
     how = "ends" if below[-1] else "was for a while"
-    return (
-        f" {LABELS[method]} {how} below the certified optimum, where no feasible duals are: lower is not better there."
-    )
+    return f" {LABELS[method]} {how} below the certified optimum, which feasible duals cannot be: lower is not better."
 
 
-# ---- slower where poorly connected
+# ---- speed on poorly connected networks
 
 
 def _slowing(experiment: Experiment) -> Iterator[Verdict]:
-    for method in _methods(experiment):
+    for method in methods_of(experiment):
         runs = {t: experiment.runs[t, method] for t in TOPOLOGIES if (t, method) in experiment.runs}
         poor = [topology for topology in ("cycle", "star") if topology in runs]
         if "complete" not in runs or not poor:
@@ -177,11 +271,11 @@ def _slowing(experiment: Experiment) -> Iterator[Verdict]:
             slowness = {topology: _slowness(run, measure) for topology, run in runs.items()}
             answers.append(all(slowness["complete"] < slowness[topology] for topology in poor))
             order = sorted(slowness, key=lambda topology: slowness[topology])
-            told = ", ".join(f"{LABELS[topology]} {_slowness_text(slowness[topology])}" for topology in order)
-            texts.append(f"{MEASURES[measure][1].capitalize()}: {told}.")
+            times = ", ".join(f"{LABELS[topology]} {_slowness_text(slowness[topology])}" for topology in order)
+            texts.append(f"{MEASURES[measure][1].capitalize()}: {times}.")
         holds = answers[0] if len(set(answers)) == 1 else None
-        text = f"The time until {LEVEL:.0%} of the first value is left, from fast to slow. {' '.join(texts)}"
-        yield Verdict(slowing_claim(method), experiment.name, EVERYWHERE, holds, text, method in RIVALS)
+        text = f"Time until {LEVEL:.0%} of the first value is left, from fast to slow. {' '.join(texts)}"
+        yield Verdict(slowing_claim(method), experiment.name, EVERYWHERE, holds, text, method in RIVALS, method)
 
 
 def slowing_claim(method: str) -> str:
@@ -206,11 +300,11 @@ def _slowness_text(slowness: tuple[float, float]) -> str:
     return f"never ({share:.0%} left)" if np.isfinite(share) else "never (diverged)"
 
 
-# ---- what the paper could not see
+# ---- what the paper does not measure
 
 
 def _infeasible(experiment: Experiment) -> Iterator[Verdict]:
-    """Where the dual objective of the two that do not keep their duals feasible ends below the optimum."""
+    """Whether the dual objective ends below the optimum, for the two methods that do not keep their duals feasible."""
     for method in RIVALS[:2]:
         claim = f"The dual objective of {LABELS[method]} ends below the certified optimum"
         for topology in TOPOLOGIES:
@@ -226,11 +320,11 @@ def _infeasible(experiment: Experiment) -> Iterator[Verdict]:
                 f"{_number(_end(run, 'tv'))}."
             )
             holds = bool(_end(run, "dual") < -experiment.gap)
-            yield Verdict(claim, experiment.name, topology, holds, text, by_paper=False)
+            yield Verdict(claim, experiment.name, topology, holds, text, False, method)
 
 
 def _ours(experiment: Experiment) -> Iterator[Verdict]:
-    for method in (name for name in _methods(experiment) if name.startswith(OURS)):
+    for method in (name for name in methods_of(experiment) if name.startswith(OURS)):
         for topology in TOPOLOGIES:
             run = _on(experiment, topology).get(method)
             if run is None:
@@ -247,7 +341,7 @@ def _ours(experiment: Experiment) -> Iterator[Verdict]:
             )
             holds = bool(left <= AT_OPTIMUM and tv <= AT_OPTIMUM)
             claim = f"{LABELS[method]} ends at the optimum"
-            yield Verdict(claim, experiment.name, topology, holds, text, by_paper=False)
+            yield Verdict(claim, experiment.name, topology, holds, text, False, method)
 
 
 # ---- steps
@@ -278,12 +372,8 @@ def _on(experiment: Experiment, topology: str) -> dict[str, Run]:
     return {method: run for (place, method), run in experiment.runs.items() if place == topology}
 
 
-def _methods(experiment: Experiment) -> list[str]:
-    return list(dict.fromkeys(method for _, method in experiment.runs))
-
-
 def _values(run: Run, measure: str, times: Floats) -> Floats:
-    """The measure at these times: the last one recorded by then, infinite once it has diverged."""
+    """The measure at these times: the last value recorded by then, infinite after a divergence."""
     recorded = run.history["time"]
     values = run.history[MEASURES[measure][0]][np.searchsorted(recorded, times, side="right") - 1]
     return np.where(times > recorded[-1], np.inf, values) if run.status == "diverged" else values
@@ -298,7 +388,7 @@ def _number(value: float) -> str:
 
 
 def _relative(gap: float) -> str:
-    """Where a dual objective is, seen from the optimum."""
+    """A dual objective relative to the optimum, in words."""
     if not np.isfinite(gap):
         return "diverged"
     return f"{abs(gap):.4g} {'below' if gap < 0 else 'above'} the optimum"

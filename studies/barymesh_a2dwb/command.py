@@ -1,4 +1,4 @@
-"""``barymesh paper``: the paper's experiments from start to report, in one command."""
+"""``barymesh paper``: the paper's experiments from the runs to the report, in one command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def paper(
     experiment: Annotated[Which, typer.Argument(help="Which of the paper's experiments.")],
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="60 nodes, 40 s, the Gaussians and the digit 3 in 8x8 pixels: a minute in all."),
+        typer.Option(
+            "--quick", help="60 nodes, 40 s, the Gaussians and the digit 3 in 8x8 pixels: a minute or two in all."
+        ),
     ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("out"),
     mnist: Annotated[
@@ -39,10 +41,10 @@ def paper(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     no_sweeps: Annotated[
-        bool, typer.Option("--no-sweeps", help="Leave out how the outcome depends on step, reg and M.")
+        bool, typer.Option("--no-sweeps", help="Leave out the dependence on step, reg and M.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs carried out side by side. Default: one for each core.")
+        int | None, typer.Option(min=1, help="Number of parallel runs. Default: one for each core.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
@@ -50,8 +52,8 @@ def paper(
 
     500 nodes on four networks, 200 virtual seconds, the paper's delays and schedule: A2DWB, A2DWBN, DCWB, and Sinkhorn
     of barymesh beside them. Writes report.html (works offline), figures/ (PDF and PNG) and data/ (every history as CSV
-    and NPZ) to the output folder. Ctrl-C keeps the finished runs, and the same command goes on from there. The same
-    seed gives the same files.
+    and NPZ) to the output folder. Ctrl-C keeps the finished runs, and the same command continues from there. The
+    same seed gives the same files.
 
     Examples:
 
@@ -74,8 +76,7 @@ def _paper(
     workers: int | None,
     quiet: bool,
 ) -> int:
-    """Run, draw, write. Returns the exit code."""
-
+    """Run the study, draw the figures, write the report. Returns the exit code."""
     folder = writable_folder(output)
     _require("bokeh", "The report", "report")
     from barymesh_a2dwb.running import cores, in_words, run_study
@@ -85,7 +86,7 @@ def _paper(
     try:
         study = run_study(plan, folder, workers=workers, progress=not quiet)
     except KeyboardInterrupt:
-        typer.echo(f"Interrupted. Finished runs are kept in {folder}; the same command goes on from there.", err=True)
+        typer.echo(f"Interrupted. Finished runs are kept in {folder}; the same command continues from there.", err=True)
         return INTERRUPTED
     from barymesh_a2dwb.claims import verdicts
     from barymesh_a2dwb.figures import write_figures
@@ -103,19 +104,18 @@ def _paper(
 
 
 def summary(found: list[Verdict]) -> str:
-    """For every claim, the paper's and others, how often it holds, is undecided, and fails."""
+    """How often every claim holds, is undecided, and fails."""
+    from barymesh_a2dwb.claims import counts
+
     lines = []
-    for by_paper, title in ((True, "The paper's claims"), (False, "What the paper could not see")):
-        claims = dict.fromkeys(verdict.claim for verdict in found if verdict.by_paper is by_paper)
-        lines += [f"{title}: yes / undecided / no"] if claims else []
-        for claim in claims:
-            answers = [verdict.holds for verdict in found if verdict.claim == claim]
-            counts = (sum(answer is kind for answer in answers) for kind in (True, None, False))
-            lines.append(f"  {' / '.join(f'{count:2d}' for count in counts)}  {claim}")
+    for by_paper, title in ((True, "The paper's claims"), (False, "What the paper does not measure")):
+        some = [count for count in counts(found) if count.by_paper is by_paper]
+        lines += [f"{title}: yes / undecided / no"] if some else []
+        lines += [f"  {one.holds:2d} / {one.undecided:2d} / {one.fails:2d}  {one.claim}" for one in some]
     return "\n".join(lines)
 
 
 def _require(package: str, what: str, extra: str) -> None:
-    """Refuse before the work what could not be finished after it."""
+    """Raise FileError if a package is missing that the end of the work needs."""
     if find_spec(package) is None:
         raise FileError(f"{what} needs {package}. Install it with: pip install 'barymesh[{extra}]'.")

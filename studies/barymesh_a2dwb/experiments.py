@@ -1,6 +1,6 @@
-"""What the reproduction runs: the paper's two experiments, and the choices the paper leaves open.
+"""The plan of a study: the paper's two experiments, and the choices that the paper leaves open.
 
-The paper states neither ``reg`` nor the step nor M. They are chosen once, for all methods alike, and not tuned:
+The paper states neither ``reg`` nor the step nor M. They are chosen once, by rule, for all methods, and not tuned:
 
 - ``reg`` is 0.1 for the Gaussians and 0.004 for the images, whose pixels lie on the unit square: about ten and three
   times the squared distance of neighbouring support points, so that the barycenter is smooth but not blurred. The 8x8
@@ -9,8 +9,8 @@ The paper states neither ``reg`` nor the step nor M. They are chosen once, for a
   the dual. Sinkhorn has no step.
 - M, the fresh samples a gradient is estimated from, is 10: few enough to be cheap.
 
-How far the outcome depends on these is what the sweeps tell. Everything else is the paper's: delays, schedule, 500
-nodes, 200 virtual seconds; p of the Erdos-Renyi network, which it does not state, is 2 log(m) / m.
+The sweeps show how the outcome depends on these. Everything else is the paper's: delays, schedule, 500 nodes, 200
+virtual seconds. The paper does not state p of the Erdos-Renyi network; it is 2 log(m) / m.
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ import numpy as np
 from barymesh.checks import whole_number
 from barymesh.errors import OptionError
 from barymesh.problem import Problem
-from barymesh_a2dwb.study import OURS, RIVALS, TOPOLOGIES, Setting
+from barymesh_a2dwb.study import METHODS, OURS, OURS_SAMPLED, RIVALS, TOPOLOGIES, Setting
 
 SAMPLES, STEP_FACTOR = 10, 1.0
 MEANS, DEVIATIONS, SUPPORT = (-4.0, 4.0), (0.1, 0.6), (-5.0, 5.0, 100)
 REG_GAUSSIANS, REG_MNIST, REG_SMALL_DIGITS = 0.1, 0.004, 0.02
-# ours from as many samples an activation as the rivals draw, each kept
-OURS_SAMPLED = "sinkhorn_sampled"
-SAMPLED = (*RIVALS, OURS_SAMPLED)
-# what a sweep tells is how its runs end: they are looked at so often, to see in time whether they diverge
+# a sweep shows how its runs end; this many records find out in time whether they diverge
 SWEEP_RECORDS = 10
-# what a sweep's parameter is called in a Job
+# the field of a Job that a sweep's parameter stands for
 VARIED = {"reg": "reg", "step": "step_factor", "M": "samples"}
 
 
@@ -48,7 +45,7 @@ class Which(StrEnum):
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a method on a topology, with these choices."""
+    """One run: a method on a topology with these choices, recorded every ``record_every`` virtual seconds."""
 
     experiment: str
     topology: str
@@ -56,6 +53,7 @@ class Job:
     reg: float
     step_factor: float
     samples: int
+    record_every: float
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,8 @@ class Variation:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How large a study is. ``times``: the virtual seconds at which the nodes' average estimate is kept."""
+class StudySize:
+    """The size of a study. ``times``: the virtual seconds at which the nodes' average estimate is kept."""
 
     nodes: int
     duration: float
@@ -85,23 +83,24 @@ def _variations(steps: tuple[float, ...], regs: tuple[float, ...], samples: tupl
     return (
         Variation("step", steps, TOPOLOGIES, RIVALS),
         Variation("reg", regs, ("erdos_renyi",), (*RIVALS, OURS)),
-        Variation("M", samples, ("erdos_renyi",), SAMPLED),
+        Variation("M", samples, ("erdos_renyi",), (*RIVALS, OURS_SAMPLED)),
     )
 
 
-PAPER = Scale(
+PAPER = StudySize(
     500, 200.0, (10.0, 50.0, 200.0), (2, 3, 5, 7), 1.0, 2.0,
     _variations((0.25, 1.0, 4.0, 16.0, 64.0), (0.02, 0.05, 0.1, 0.5), (1, 10, 100)),
 )  # fmt: skip
-QUICK = Scale(
+QUICK = StudySize(
     60, 40.0, (10.0, 20.0, 40.0), (3,), 0.5, 0.5,
     _variations((0.25, 1.0, 16.0), (0.05, 0.1), (1, 10)),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
-    """An experiment to run: its problem, what all runs share, the methods, and when to keep the average estimate."""
+class ExperimentPlan:
+    """An experiment to run: its problem, what all runs share, the methods, and the times at which to keep the average
+    estimate."""
 
     name: str
     title: str
@@ -113,28 +112,23 @@ class Case:
     def job(self, topology: str, method: str) -> Job:
         """The run with the choices of the setting."""
         chosen = self.setting
-        return Job(self.name, topology, method, chosen.reg, chosen.step_factor, chosen.samples)
+        return Job(self.name, topology, method, chosen.reg, chosen.step_factor, chosen.samples, chosen.record_every)
 
     def jobs(self) -> list[Job]:
         """Every method on every topology."""
         return [self.job(topology, method) for topology in TOPOLOGIES for method in self.methods]
 
-    def record_every(self, job: Job) -> float:
-        """Virtual seconds between two records of a run."""
-        usual = job == self.job(job.topology, job.method)
-        return self.setting.record_every if usual else self.setting.duration / SWEEP_RECORDS
-
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """A study to run. The ``variations`` are of the Gaussian experiment."""
+class StudyPlan:
+    """A study to run. The ``variations`` are those of the Gaussian experiment."""
 
-    cases: dict[str, Case]
+    cases: dict[str, ExperimentPlan]
     variations: tuple[Variation, ...]
     quick: bool
 
     def jobs(self) -> list[Job]:
-        """Every run once; a sweep passes through the setting itself, which is run anyway."""
+        """Every run once: the values of a sweep include that of the setting, whose run belongs to the experiment."""
         main = [job for case in self.cases.values() for job in case.jobs()]
         swept = [
             job
@@ -147,23 +141,26 @@ class Plan:
 
     def varied(self, variation: Variation, topology: str, method: str) -> list[Job]:
         """The runs of one line of a sweep, one for each value."""
-        usual = self.cases["gaussian"].job(topology, method)
+        case = self.cases["gaussian"]
+        usual = case.job(topology, method)
         field = VARIED[variation.parameter]
         kind = type(getattr(usual, field))
-        return [replace(usual, **{field: kind(value)}) for value in variation.values]
+        jobs = [replace(usual, **{field: kind(value)}) for value in variation.values]
+        rarely = case.setting.duration / SWEEP_RECORDS
+        return [job if job == usual else replace(job, record_every=rarely) for job in jobs]
 
     def references(self) -> list[tuple[str, float]]:
-        """The problems whose barycenters must be known, as (experiment, reg)."""
+        """The problems whose true barycenters are needed, as (experiment, reg)."""
         return list(dict.fromkeys((job.experiment, job.reg) for job in self.jobs()))
 
     def file(self, job: Job) -> str:
-        """Where a run is kept, in the folder of the data and without an ending."""
+        """The file of a run, relative to the folder of the data and without a suffix."""
         if job == self.cases[job.experiment].job(job.topology, job.method):
             return f"{job.experiment}/{job.topology}-{job.method}"
         return f"sweeps/{job.topology}-{job.method}-reg{job.reg:g}-step{job.step_factor:g}-M{job.samples}"
 
     def reference_file(self, experiment: str, reg: float) -> str:
-        """Where the true barycenter is kept, likewise."""
+        """The file of a true barycenter, likewise."""
         if reg == self.cases[experiment].setting.reg:
             return f"{experiment}/reference"
         return f"sweeps/reference-reg{reg:g}"
@@ -171,11 +168,11 @@ class Plan:
 
 def plan_study(
     which: str, *, quick: bool = False, seed: int = 0, sweeps: bool = True, mnist: str | Path | None = None
-) -> Plan:
-    """What to run for "gaussian", "mnist" or "all".
+) -> StudyPlan:
+    """The plan for "gaussian", "mnist" or "all".
 
     ``mnist``: where the images are, as for ``datasets.mnist.mnist``. A quick study takes the 8x8 digits of scikit-learn
-    unless told.
+    unless ``mnist`` is given.
     """
     if which not in list(Which):
         raise OptionError(f"There is no experiment {which!r}; choose one of {', '.join(Which)}.")
@@ -188,10 +185,10 @@ def plan_study(
         small = quick and mnist is None
         cases += [_digit(scale, digit, seed, None if small else mnist or "auto") for digit in scale.digits]
     variations = scale.variations if sweeps and which != Which.MNIST else ()
-    return Plan({case.name: case for case in cases}, variations, quick)
+    return StudyPlan({case.name: case for case in cases}, variations, quick)
 
 
-def _gaussians(scale: Scale, seed: int) -> Case:
+def _gaussians(scale: StudySize, seed: int) -> ExperimentPlan:
     from barymesh.cli.config import Gaussians
 
     measures = Gaussians(count=scale.nodes, mean=list(MEANS), std=list(DEVIATIONS), seed=seed).draw()
@@ -202,12 +199,11 @@ def _gaussians(scale: Scale, seed: int) -> Case:
         f"[{DEVIATIONS[0]:g}, {DEVIATIONS[1]:g}]; {count} support points on [{low:g}, {high:g}]"
     )
     setting = _setting(scale, scale.record_gaussians, REG_GAUSSIANS, seed, data)
-    return Case("gaussian", "Gaussian distributions", setting, problem, (*RIVALS, OURS, OURS_SAMPLED), scale.times)
+    return ExperimentPlan("gaussian", "Gaussian distributions", setting, problem, METHODS, scale.times)
 
 
-def _digit(scale: Scale, digit: int, seed: int, source: str | Path | None) -> Case:
-    """Images of one digit: MNIST's, or without a source scikit-learn's small ones, which are not MNIST's and not called
-    so."""
+def _digit(scale: StudySize, digit: int, seed: int, source: str | Path | None) -> ExperimentPlan:
+    """Images of one digit: those of MNIST, or without a source the small ones of scikit-learn, under another name."""
     if source is None:
         from barymesh.datasets.digits import small_digits
 
@@ -218,8 +214,8 @@ def _digit(scale: Scale, digit: int, seed: int, source: str | Path | None) -> Ca
         found, reg, name, title = mnist(digit, scale.nodes, source), REG_MNIST, "mnist", "MNIST"
     problem = Problem.create(found.images, reg=reg, seed=seed)
     setting = _setting(scale, scale.record_images, reg, seed, f"images of the digit {digit}: {found.source}")
-    return Case(f"{name}-{digit}", f"{title}, digit {digit}", setting, problem, (*RIVALS, OURS), scale.times)
+    return ExperimentPlan(f"{name}-{digit}", f"{title}, digit {digit}", setting, problem, (*RIVALS, OURS), scale.times)
 
 
-def _setting(scale: Scale, record_every: float, reg: float, seed: int, data: str) -> Setting:
+def _setting(scale: StudySize, record_every: float, reg: float, seed: int, data: str) -> Setting:
     return Setting(scale.nodes, scale.duration, record_every, reg, SAMPLES, STEP_FACTOR, seed, data)

@@ -23,15 +23,15 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from barymesh.io.atomic import replacing
 from barymesh.viz.plots import curve_scale
-from barymesh.viz.theme import (
-    NOTHING,
+from barymesh.viz.theme import NOTHING, Panel, log_values, shown_number
+from barymesh_a2dwb.panels import (
     PANELS,
     PARAMETERS,
     SELECTION,
+    STYLES,
     SWEPT_PANELS,
     Line,
-    Panel,
-    Row,
+    PanelRow,
     at_time,
     digit_of,
     figure_name,
@@ -39,13 +39,10 @@ from barymesh.viz.theme import (
     history_rows,
     image_of,
     is_images,
-    label_of,
     limits,
     log_ticks,
-    log_values,
     mean_of,
     methods_in,
-    methods_of,
     paper_rows,
     pictured_times,
     pictures_name,
@@ -53,13 +50,10 @@ from barymesh.viz.theme import (
     sensitivity_name,
     setting_text,
     short_tv,
-    shown_number,
     source_of,
-    style_of,
     sweep_rows,
-    topologies_of,
 )
-from barymesh_a2dwb.study import Experiment, Floats, Study, Sweep
+from barymesh_a2dwb.study import LABELS, Experiment, Floats, Study, Sweep, methods_of, topologies_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,13 +145,13 @@ def _histories(experiment: Experiment) -> Figure:
 
 def _selection(pairs: Sequence[tuple[Experiment, str]]) -> Figure:
     """Figure 2 as the paper has it: another digit on every topology."""
-    rows = [history_row(e, topology, f"digit {digit_of(e)}\n{label_of(topology)}") for e, topology in pairs]
+    rows = [history_row(e, topology, f"digit {digit_of(e)}\n{LABELS[topology]}") for e, topology in pairs]
     setting = setting_text(pairs[0][0].setting, without="data")
     source = source_of(experiment for experiment, _ in pairs)
     return _over_time(rows, f"The digits and networks that the paper shows: {setting}; data: {source}.")
 
 
-def _over_time(rows: list[Row], note: str) -> Figure:
+def _over_time(rows: list[PanelRow], note: str) -> Figure:
     figure, first, marks = _grid(rows, PANELS)
     first.set_xlim(left=0)
     first.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -174,7 +168,7 @@ def _sensitivity(parameter: str, sweeps: list[Sweep], experiment: Experiment | N
     return _explained(figure, rows, marks, PARAMETERS.get(parameter, parameter), note)
 
 
-def _grid(rows: list[Row], panels: Sequence[Panel], dots: Dots | None = None) -> tuple[Figure, Axes, set[str]]:
+def _grid(rows: list[PanelRow], panels: Sequence[Panel], dots: Dots | None = None) -> tuple[Figure, Axes, set[str]]:
     """One row a topology, one column a panel. Returns the first axes too, and the marks that were needed."""
     figure = Figure(figsize=(WIDTH, 1.2 + 1.3 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(panels), squeeze=False, sharex=True)
@@ -220,7 +214,7 @@ def _scale_logarithmically(axes: Axes, low: float, high: float, lifted: bool) ->
 
 def _draw(axes: Axes, panel: Panel, line: Line, lowest: float, dots: Dots | None) -> set[str]:
     """One line. Returns the marks it needed: where it ends, if that is early, and where it leaves the panel."""
-    look, y = style_of(line.method), line.y[panel.column]
+    look, y = STYLES[line.method], line.y[panel.column]
     if panel.floor is not None:
         y = log_values(y, lowest)
     axes.plot(line.x, y, color=look.colour, linestyle=look.dash, linewidth=look.width, **(dots or {}))
@@ -249,7 +243,7 @@ def _space_out(axes: Axes, values: Floats) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position=None: f"{value:g}"))
 
 
-def _explained(figure: Figure, rows: list[Row], marks: set[str], x_label: str, note: str) -> Figure:
+def _explained(figure: Figure, rows: list[PanelRow], marks: set[str], x_label: str, note: str) -> Figure:
     """With a legend above and the small print below."""
     entries = _lines(methods_in(rows))
     entries.append((Line2D([], [], color="0.25", linewidth=0.7), "certified optimum"))
@@ -262,9 +256,9 @@ def _explained(figure: Figure, rows: list[Row], marks: set[str], x_label: str, n
 
 def _lines(methods: Sequence[str]) -> list[tuple[Any, str]]:
     """Entries of a legend."""
-    looks = [style_of(method) for method in methods]
+    looks = [STYLES[method] for method in methods]
     lines = [Line2D([], [], color=look.colour, linestyle=look.dash, linewidth=look.width) for look in looks]
-    return list(zip(lines, map(label_of, methods), strict=True))
+    return list(zip(lines, (LABELS[method] for method in methods), strict=True))
 
 
 def _annotated(figure: Figure, entries: list[tuple[Any, str]], x_label: str, note: str) -> Figure:
@@ -297,12 +291,12 @@ def _curves(experiment: Experiment) -> Figure:
         for time, axes in zip(times, row, strict=True):
             axes.fill_between(z, truth, color="0.5", alpha=0.3, linewidth=0)
             for method in methods:
-                mean, look = mean_of(experiment, topology, method, time), style_of(method)
+                mean, look = mean_of(experiment, topology, method, time), STYLES[method]
                 if mean is not None:
                     curve = scale * mean[order]
                     axes.plot(z, curve, color=look.colour, linestyle=look.dash, linewidth=look.width)
             axes.grid(True)
-        row[0].set_ylabel(label_of(topology), fontweight="bold", labelpad=5)
+        row[0].set_ylabel(LABELS[topology], fontweight="bold", labelpad=5)
     for time, axes in zip(times, grid[0], strict=True):
         axes.set_title(f"{time:g} s", pad=5)
     grid[0, 0].set_ylim(0, ROOM_ABOVE_TRUTH * float(truth.max()))
@@ -332,7 +326,7 @@ def _images(experiment: Experiment) -> Figure:
     for group, topology in enumerate(topologies):
         start = left + group * (len(times) * (side + gap) + group_gap)
         middle = start + (len(times) * (side + gap) - gap) / 2
-        axes.text(middle, 0.13, label_of(topology), ha="center", va="center", fontweight="bold")
+        axes.text(middle, 0.13, LABELS[topology], ha="center", va="center", fontweight="bold")
         for column, time in enumerate(times):
             x = start + column * (side + gap)
             axes.text(x + side / 2, top - 0.1, f"{time:g} s", ha="center", va="center", fontsize=SMALL)
@@ -345,7 +339,7 @@ def _images(experiment: Experiment) -> Figure:
                 far = short_tv(at_time(experiment.runs[topology, method], "tv", time))
                 axes.text(x + side / 2, y + side + under / 2, far, ha="center", va="center", fontsize=SMALL)
             _picture(axes, image_of(experiment, experiment.reference), darkest, x, bottom - side, side)
-    for row, label in enumerate([*map(label_of, methods), "true barycenter"]):
+    for row, label in enumerate([*(LABELS[method] for method in methods), "true barycenter"]):
         y = top + row * (side + under) + side / 2
         axes.text(left - 0.07, y, textwrap.fill(label, 15), ha="right", va="center")
     for number, line in enumerate(lines):

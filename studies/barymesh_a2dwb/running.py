@@ -1,42 +1,32 @@
-"""Run a study: all its runs, side by side on the cores there are, each kept on disk as soon as it is there.
+"""Run a study: all its runs, in parallel on the available cores, each written to disk as soon as it is finished.
 
-A study that was interrupted goes on where it stopped. What is found on disk is taken for a run only if its fingerprint
-says that it was made with the same settings, data and program.
+An interrupted study continues where it stopped: a run on disk is used if its fingerprint says that it was made with the
+same settings, data and source.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import barymesh
-from barymesh.engines.recorder import Recorder, Reference
-from barymesh.errors import FileError, NotEnoughMemoryError, NumericalError
-from barymesh.network import as_network
-from barymesh.network.topology import Network
-from barymesh.problem import Problem
+from barymesh.errors import FileError, NotEnoughMemoryError
 from barymesh.resources import memory
 from barymesh.resources.cores import available_cores, one_thread_each
-from barymesh.engines.simulate import REFERENCE_ITERATIONS, REFERENCE_TOL, Options, build_simulation
-from barymesh.status import Status
-from barymesh_a2dwb.experiments import OURS_SAMPLED, SAMPLED, Case, Job, Plan
+from barymesh_a2dwb.experiments import ExperimentPlan, Job, StudyPlan
+from barymesh_a2dwb.fingerprints import fingerprints as fingerprints_of
+from barymesh_a2dwb.runs import Certified, find_reference, run_job
 from barymesh_a2dwb.storage import (
     DATA,
-    ENDS,
-    FORMAT,
-    Certified,
     load_study,
     read_reference,
     read_run,
@@ -46,93 +36,31 @@ from barymesh_a2dwb.storage import (
     write_study,
     write_timing,
 )
-from barymesh_a2dwb.study import LABELS, OURS, RIVALS, Floats, Run, Study, Sweep
+from barymesh_a2dwb.study import LABELS, MEASURES, OURS_SAMPLED, RIVALS, Run, Study, Sweep, last_of
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-# what one process may need, compiled kernels and the mail of a complete network included
+# the memory that one process may need, with compiled kernels and the messages in flight on a complete network
 BYTES_A_WORKER = 2**29
-# parts of the program that draw what came out, and have no influence on it
-DRAWING = ("paper", "report", "cli.py")
-# set in a worker: whether the study was interrupted
+# of a worker process: set when the study is interrupted
 _interrupted: Event | None = None
 
 Task = Callable[[], Any]
-
-
-# ---- one run
-
-
-def find_reference(case: Case, reg: float) -> Certified:
-    """The true barycenter of the experiment with this reg, from the centralised solver, and its certificate."""
-    from barymesh.api import solve_problem
-
-    began = time.perf_counter()
-    problem = _problem(case, reg)
-    found = solve_problem(problem, max_iter=REFERENCE_ITERATIONS, tol=REFERENCE_TOL, callback=_asked_to_stop)
-    if found.status in (Status.INTERRUPTED, Status.STOPPED):
-        raise KeyboardInterrupt
-    # the dual objective is minimised: -value is a lower bound of its optimum, and gap above that is an upper one
-    optimum = found.gap - found.value
-    return Certified(problem.support, found.weights, optimum, found.gap, time.perf_counter() - began)
-
-
-def run_job(case: Case, job: Job, known: Certified) -> Run:
-    """One run in virtual time. Divergence is an outcome like others: the history up to there is kept."""
-    began = time.perf_counter()
-    problem = _problem(case, job.reg)
-    network = _network(job.topology, case.setting.nodes, case.setting.seed)
-    step = job.step_factor * job.reg / network.lambda_max if job.method in RIVALS else None
-    options = Options(
-        method=OURS if job.method == OURS_SAMPLED else job.method,
-        step=step,
-        batch=job.samples if job.method in SAMPLED else None,
-        record_every=case.record_every(job),
-    )
-    recorder = Recorder(problem, network, Reference(known.weights, known.optimum), snapshots=False)
-    simulation = build_simulation(problem, network, options.checked(), recorder)
-    means: dict[float, Floats] = dict.fromkeys(case.times, np.full(problem.support.size, np.nan))
-    status = "finished"
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            for moment in sorted({*case.times, case.setting.duration}):
-                status = simulation.run(moment, _asked_to_stop)
-                if status in ("interrupted", "stopped"):
-                    raise KeyboardInterrupt
-                if moment in means:
-                    means[moment] = problem.weights @ recorder.oracle.value_and_gradient(simulation.duals())[1]
-    except NumericalError:
-        status = "diverged"
-    seconds = time.perf_counter() - began
-    return Run(job.experiment, job.topology, job.method, step, recorder.history, means, seconds, status)
-
-
-def _problem(case: Case, reg: float) -> Problem:
-    """With this reg; the usual one knows its atoms already, which take half a second to find for the Gaussians."""
-    return case.problem if reg == case.problem.reg else replace(case.problem, reg=reg)
-
-
-@lru_cache(maxsize=8)
-def _network(topology: str, nodes: int, seed: int) -> Network:
-    return as_network(topology, nodes, seed)
 
 
 def _asked_to_stop(_: object) -> bool:
     return _interrupted is not None and _interrupted.is_set()
 
 
-# ---- all of them
+def run_study(plan: StudyPlan, folder: str | Path, *, workers: int | None = None, progress: bool = False) -> Study:
+    """Make the runs that are not in the folder yet, and return the whole study.
 
-
-def run_study(plan: Plan, folder: str | Path, *, workers: int | None = None, progress: bool = False) -> Study:
-    """Run what is not in the folder yet, and return all of it.
-
-    ``workers``: runs carried out side by side, each on one core; by default as many as there are cores. It has no
-    influence on the results. Ctrl-C raises KeyboardInterrupt; call again to go on.
+    ``workers``: the number of parallel runs, each on one core; by default one for each core. It has no influence on the
+    results. Ctrl-C raises KeyboardInterrupt; call again to continue.
     """
     folder = Path(folder)
-    fingerprints = _fingerprints(plan)
+    fingerprints = fingerprints_of(plan)
     seconds = read_timing(folder)
     references, runs = _stored(plan, folder / DATA, fingerprints)
     missing = [key for key in plan.references() if key not in references]
@@ -143,7 +71,9 @@ def run_study(plan: Plan, folder: str | Path, *, workers: int | None = None, pro
     )
     hands = min(workers or cores(), max(1, len(missing) + len(jobs)))
     with _pool(hands) as pool, _following(plan, missing, jobs, hands, progress) as finished:
-        tasks: dict[Any, Task] = {key: partial(find_reference, plan.cases[key[0]], key[1]) for key in missing}
+        tasks: dict[Any, Task] = {
+            key: partial(find_reference, plan.cases[key[0]], key[1], _asked_to_stop) for key in missing
+        }
         for key, found in _carried_out(tasks, pool):
             file = plan.reference_file(*key)
             write_reference(folder / DATA / file, fingerprints[file], found)
@@ -151,7 +81,8 @@ def run_study(plan: Plan, folder: str | Path, *, workers: int | None = None, pro
             write_timing(folder, seconds)
             finished(key, found.seconds)
         tasks = {
-            job: partial(run_job, plan.cases[job.experiment], job, references[job.experiment, job.reg]) for job in jobs
+            job: partial(run_job, plan.cases[job.experiment], job, references[job.experiment, job.reg], _asked_to_stop)
+            for job in jobs
         }
         for job, run in _carried_out(tasks, pool):
             file = plan.file(job)
@@ -164,9 +95,9 @@ def run_study(plan: Plan, folder: str | Path, *, workers: int | None = None, pro
 
 
 def _stored(
-    plan: Plan, data: Path, fingerprints: Mapping[str, str]
+    plan: StudyPlan, data: Path, fingerprints: Mapping[str, str]
 ) -> tuple[dict[tuple[str, float], Certified], dict[Job, Run]]:
-    """What is there already, and was made with the same settings."""
+    """The references and runs on disk that have the right fingerprints."""
     references: dict[tuple[str, float], Certified] = {}
     runs: dict[Job, Run] = {}
     for key in plan.references():
@@ -188,67 +119,23 @@ def _if_there(read: Callable[[], Any]) -> Any:
         return None
 
 
-def _sweeps(plan: Plan, runs: Mapping[Job, Run]) -> Iterator[Sweep]:
-    """The values the runs end with, line by line."""
+def _sweeps(plan: StudyPlan, runs: Mapping[Job, Run]) -> Iterator[Sweep]:
+    """The values that the runs of every sweep end with."""
     for variation in plan.variations:
         for topology in variation.topologies:
             for method in variation.methods:
                 line = [runs[job] for job in plan.varied(variation, topology, method)]
-                ends = {name: np.array([_last(run, column) for run in line]) for name, column in ENDS.items()}
+                ends = {
+                    name: np.array([last_of(run, column) for run in line]) for name, (column, _) in MEASURES.items()
+                }
                 yield Sweep(variation.parameter, topology, method, np.array(variation.values, dtype=float), **ends)
 
 
-def _last(run: Run, column: str) -> float:
-    return float("nan") if run.status == "diverged" else float(run.history[column][-1])
-
-
-# ---- fingerprints
-
-
-def _fingerprints(plan: Plan) -> dict[str, str]:
-    """By file, what tells apart whatever could come out differently."""
-    program = _program()
-    found: dict[str, str] = {}
-    for case in plan.cases.values():
-        common = {"format": FORMAT, "program": program, "measures": _measures(case), "times": case.times}
-        shared = common | asdict(case.setting)
-        for experiment, reg in plan.references():
-            if experiment == case.name:
-                found[plan.reference_file(experiment, reg)] = _digest(json.dumps(shared | {"reg": reg}).encode())
-        for job in plan.jobs():
-            if job.experiment == case.name:
-                found[plan.file(job)] = _digest(json.dumps(shared | asdict(job)).encode())
-    return found
-
-
-def _measures(case: Case) -> str:
-    """The measures and the support."""
-    problem = case.problem
-    parts = [problem.support.points, problem.weights]
-    parts += [array for atoms in problem.atoms for array in (atoms.points, atoms.weights)]
-    return _digest(*(np.ascontiguousarray(part).tobytes() for part in parts))
-
-
-@lru_cache(maxsize=1)
-def _program() -> str:
-    """The source text of all that computes: results of an older program are not mixed with those of a newer one."""
-    root = Path(barymesh.__file__).parent
-    files = [path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in DRAWING]
-    return _digest(*(path.read_bytes() for path in sorted(files)))
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.blake2b(digest_size=12)
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()
-
-
-# ---- side by side
+# ---- in parallel
 
 
 def cores() -> int:
-    """Cores this process may use, as far as there is memory for a worker on each."""
+    """The cores that this process may use, or fewer if there is not enough memory for a worker on each."""
     free = memory.available_bytes()
     return max(1, available_cores() if free is None else min(available_cores(), free // BYTES_A_WORKER))
 
@@ -256,7 +143,7 @@ def cores() -> int:
 @contextmanager
 def _pool(workers: int) -> Iterator[Executor | None]:
     """Processes with one thread each: runs do not wait for one another, as the threads of one run would. None for one
-    worker, which is this process."""
+    worker: then this process does the work."""
     if workers == 1:
         import numba
 
@@ -289,12 +176,12 @@ def _enter(asked: Event) -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes started within the block do not hear Ctrl-C, which a terminal sends to all: they are told to stop."""
+def _interrupt_ignored() -> Iterator[None]:
+    """Processes started within the block ignore Ctrl-C, which a terminal sends to all; an event stops them."""
     try:
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     except ValueError:
-        # not the main thread, which alone may do so
+        # only the main thread may set signal handlers
         yield
         return
     try:
@@ -304,29 +191,29 @@ def _deaf() -> Iterator[None]:
 
 
 def _carried_out(tasks: Mapping[Any, Task], pool: Executor | None) -> Iterator[tuple[Any, Any]]:
-    """Every task's name and outcome, as they come."""
+    """Every task's name and outcome, in the order in which they finish."""
     if pool is None:
         for name, task in tasks.items():
             yield name, task()
         return
-    with _deaf():
+    with _interrupt_ignored():
         names = {pool.submit(task): name for name, task in tasks.items()}
     try:
         for future in as_completed(names):
             yield names[future], future.result()
     except BrokenProcessPool as error:
         raise NotEnoughMemoryError(
-            "A process of the study ended at once, most likely for want of memory. What was finished is kept: run the "
+            "A process of the study was killed, most likely because memory ran out. Finished runs are kept: run the "
             "same command again, with fewer --workers."
         ) from error
 
 
-# ---- how long it will take
+# ---- time left
 
 
 @dataclass
 class Forecast:
-    """The time left: a rough cost of each run, corrected by how long finished ones of the same kind took."""
+    """The time left: a rough cost of each run, corrected by the time that finished runs of the same kind took."""
 
     waiting: dict[Any, float]
     workers: int
@@ -335,7 +222,7 @@ class Forecast:
     since: float = field(default_factory=time.monotonic)
 
     def finished(self, what: Any, seconds: float) -> None:
-        """Learn from what took so many seconds."""
+        """Note that a run took this many seconds."""
         expected = self.waiting.pop(what)
         for kind in (_kind(what), ("", "")):
             taken = self.seen.setdefault(kind, [0.0, 0.0])
@@ -344,7 +231,7 @@ class Forecast:
         self.since = time.monotonic()
 
     def left(self) -> float:
-        """Seconds, of the wall clock, until all is done."""
+        """Seconds of the wall clock until all runs are finished."""
         work = sum(expected * self._correction(_kind(what)) for what, expected in self.waiting.items())
         return max(0.0, work / self.workers - (time.monotonic() - self.since))
 
@@ -357,25 +244,25 @@ def _kind(what: Job | tuple[str, float]) -> tuple[str, str]:
     return (what.experiment, what.method) if isinstance(what, Job) else (what[0], "reference")
 
 
-def expected_seconds(case: Case, what: Job | tuple[str, float]) -> float:
-    """Roughly, on one core of 2020: getting ready, activations times what each looks at, and the records."""
+def expected_seconds(case: ExperimentPlan, what: Job | tuple[str, float]) -> float:
+    """A rough estimate for one core of 2020: preparation, activations times the numbers that each reads, records."""
     size, setting = case.problem.support.size, case.setting
     if not isinstance(what, Job):
         return 1.0 + 5e-6 * setting.nodes * size
-    records = 1e-5 * setting.nodes * setting.duration / case.record_every(what)
-    # the synchronous one makes a round in the second that its slowest message takes
+    records = 1e-5 * setting.nodes * setting.duration / what.record_every
+    # the synchronous method makes one round in the second that its slowest message takes
     activations = setting.nodes * setting.duration * (1 if what.method == "dcwb" else 5)
     if what.method not in RIVALS:
         return 0.1 + activations * (4e-5 if what.method == OURS_SAMPLED else 2e-5) + records
-    heard = 1e-10 * setting.nodes if what.topology == "complete" and what.method != "dcwb" else 0.0
-    return 0.1 + activations * size * (2e-9 * what.samples + heard) + records
+    received = 1e-10 * setting.nodes if what.topology == "complete" and what.method != "dcwb" else 0.0
+    return 0.1 + activations * size * (2e-9 * what.samples + received) + records
 
 
 @contextmanager
 def _following(
-    plan: Plan, references: list[tuple[str, float]], jobs: list[Job], workers: int, show: bool
+    plan: StudyPlan, references: list[tuple[str, float]], jobs: list[Job], workers: int, show: bool
 ) -> Iterator[Callable[[Any, float], None]]:
-    """A function to call with what is finished and the seconds it took; it draws a bar that tells the time left."""
+    """A function to call with each finished run and its seconds. It draws a progress bar with the time left."""
     every: list[Any] = [*references, *jobs]
     names = {what: _kind(what)[0] for what in every}
     waiting = {what: expected_seconds(plan.cases[name], what) for what, name in names.items()}
@@ -413,12 +300,12 @@ def _following(
         yield finished
 
 
-def _described(plan: Plan, what: Job | tuple[str, float]) -> str:
+def _described(plan: StudyPlan, what: Job | tuple[str, float]) -> str:
     if isinstance(what, Job):
         return f"{plan.cases[what.experiment].title}, {LABELS[what.topology]}, {LABELS[what.method]}"
     return f"{plan.cases[what[0]].title}, true barycenter"
 
 
 def in_words(seconds: float) -> str:
-    """About how long: 40 s, 7 min."""
+    """A duration for readers, such as 40 s or 7 min."""
     return f"{5 * round(seconds / 5):d} s" if seconds < 90 else f"{round(seconds / 60):d} min"

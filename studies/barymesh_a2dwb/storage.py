@@ -1,15 +1,14 @@
-"""A study on disk. Everything in ``data/`` is the same, bit for bit, for the same seed; what is not, is in
-``timing.json``.
+"""A study on disk. The same seed gives the same files in ``data/``, bit for bit. Computing times are kept apart.
 
-    data/study.json                          what was run
+    data/study.json                          the settings, and the fingerprints of the runs
     data/<experiment>/reference.npz          the true barycenter, the certified optimum, the support
     data/<experiment>/<topology>-<method>    .csv: the history; .npz: all of the run
     data/sweeps/...                          the further runs of the sweeps, in the same form
-    data/sweeps.csv                          the values they end with
-    timing.json                              the seconds each took
+    data/sweeps.csv                          the values that they end with
+    timing.json                              the seconds that each took
 
-Every ``.npz`` carries a fingerprint of the settings and data it was made with, so that nothing is taken for what it is
-not. It is written last, and as a whole: if it is there, the run is complete.
+Every ``.npz`` holds the fingerprint of its run (see ``fingerprints.py``); a file with another fingerprint is not used.
+It is written last, and atomically: if it exists, the run is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +28,14 @@ from barymesh.history import History
 from barymesh.io.atomic import replacing, write_csv, write_text
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
-from barymesh_a2dwb.experiments import Plan
-from barymesh_a2dwb.study import Experiment, Floats, Run, Setting, Study, Sweep
+from barymesh_a2dwb.experiments import StudyPlan
+from barymesh_a2dwb.runs import Certified
+from barymesh_a2dwb.study import MEASURES, Experiment, Run, Setting, Study, Sweep
 
 DATA, TIMING = "data", "timing.json"
 MANIFEST, SWEEPS = "study.json", "sweeps.csv"
-# to be raised when files, or how running.py makes runs, change: it is part of every fingerprint
+# raise it when the content of the files changes: it is part of every fingerprint
 FORMAT = 2
-# the values a run ends with: the field of a Sweep, the column of a history
-ENDS = {"dual": "gap", "consensus": "consensus", "feasibility": "feasibility", "tv": "tv"}
-
-
-@dataclass(frozen=True, eq=False)
-class Certified:
-    """The true barycenter, ``weights (n,)`` on the support; the optimum of the dual objective lies in
-    ``[optimum - gap, optimum]``. ``seconds``: the time it took to find."""
-
-    support: Support
-    weights: Floats
-    optimum: float
-    gap: float
-    seconds: float = float("nan")
 
 
 # ---- one run, one reference
@@ -69,7 +55,7 @@ def write_run(target: Path, fingerprint: str, run: Run) -> None:
 
 
 def read_run(target: Path, fingerprint: str, experiment: str, topology: str, method: str) -> Run:
-    """What ``write_run`` wrote; FileError if it is not there, damaged, or was made with other settings."""
+    """Read what ``write_run`` wrote. FileError if it is missing, damaged, or has another fingerprint."""
     arrays = _read_arrays(_with(target, ".npz"), fingerprint)
     step = float(arrays["step"])
     columns = {name.removeprefix("history_"): a for name, a in arrays.items() if name.startswith("history_")}
@@ -95,7 +81,7 @@ def write_reference(target: Path, fingerprint: str, found: Certified) -> None:
 
 
 def read_reference(target: Path, fingerprint: str) -> Certified:
-    """What ``write_reference`` wrote; FileError as for a run."""
+    """Read what ``write_reference`` wrote. FileError as for a run."""
     arrays = _read_arrays(_with(target, ".npz"), fingerprint)
     points = arrays["points"]
     if "shape" in arrays:
@@ -117,19 +103,19 @@ def _read_arrays(path: Path, fingerprint: str) -> dict[str, NDArray[Any]]:
             arrays = {name: stored[name] for name in stored.files}
         found = str(arrays.pop("fingerprint"))
     except FileNotFoundError as error:
-        raise FileError(f"There is no {path}. Run the same 'barymesh paper' command again; it goes on.") from error
+        raise FileError(f"There is no {path}. Run the same 'barymesh paper' command again; it continues.") from error
     except Exception as error:  # zipfile, zlib and missing fields share no base
         raise FileError(f"{path} is damaged ({error}). Run the same 'barymesh paper' command again.") from error
     if found != fingerprint:
-        raise FileError(f"{path} was made with other settings. Run the same 'barymesh paper' command again.")
+        raise FileError(f"{path} is of other settings, data or source. Run the same 'barymesh paper' command again.")
     return arrays
 
 
 # ---- the whole study
 
 
-def write_study(folder: Path, plan: Plan, fingerprints: Mapping[str, str], sweeps: Iterable[Sweep]) -> None:
-    """Write what belongs to the study: names, settings, and the fingerprints by file, relative to ``data/``."""
+def write_study(folder: Path, plan: StudyPlan, fingerprints: Mapping[str, str], sweeps: Iterable[Sweep]) -> None:
+    """Write the table of the sweeps, and the manifest: titles, settings, and the fingerprint of every file."""
     experiments = {
         name: {
             "title": case.title,
@@ -145,15 +131,15 @@ def write_study(folder: Path, plan: Plan, fingerprints: Mapping[str, str], sweep
     rows = (
         (sweep.parameter, sweep.topology, sweep.method, *numbers)
         for sweep in sweeps
-        for numbers in zip(*(getattr(sweep, name).tolist() for name in ("values", *ENDS)), strict=True)
+        for numbers in zip(*(getattr(sweep, name).tolist() for name in ("values", *MEASURES)), strict=True)
     )
-    write_csv(folder / DATA / SWEEPS, ("parameter", "topology", "method", "value", *ENDS), rows)
+    write_csv(folder / DATA / SWEEPS, ("parameter", "topology", "method", "value", *MEASURES), rows)
     about = {"format": FORMAT, "quick": plan.quick, "experiments": experiments}
     write_text(folder / DATA / MANIFEST, json.dumps(about, indent=1) + "\n")
 
 
 def load_study(folder: str | Path) -> Study:
-    """The study in a folder that 'barymesh paper' wrote."""
+    """Read the study in a folder that 'barymesh paper' wrote."""
     data = Path(folder) / DATA
     try:
         about = json.loads((data / MANIFEST).read_text())
@@ -192,7 +178,7 @@ def _read_sweeps(path: Path) -> list[Sweep]:
     lines: dict[tuple[str, str, str], list[dict[str, str]]] = {}
     for row in rows:
         lines.setdefault((row["parameter"], row["topology"], row["method"]), []).append(row)
-    columns = {"values": "value", **{name: name for name in ENDS}}
+    columns = {"values": "value", **{name: name for name in MEASURES}}
 
     def line(some: list[dict[str, str]]) -> dict[str, Any]:
         return {name: np.array([float(row[column]) for row in some]) for name, column in columns.items()}
@@ -204,7 +190,7 @@ def _read_sweeps(path: Path) -> list[Sweep]:
 
 
 def read_timing(folder: Path) -> dict[str, float]:
-    """Seconds by file, as far as they are known: they are no part of the results, so a lost file is no error."""
+    """Seconds by file, as far as they are known: they are not part of the results, so a missing file is no error."""
     try:
         return {str(file): float(seconds) for file, seconds in json.loads((folder / TIMING).read_text()).items()}
     except (OSError, ValueError, AttributeError, TypeError):
@@ -216,6 +202,6 @@ def write_timing(folder: Path, seconds: Mapping[str, float]) -> None:
     write_text(folder / TIMING, json.dumps(dict(sorted(seconds.items())), indent=1) + "\n")
 
 
-def _with(target: Path, ending: str) -> Path:
-    # not with_suffix: names of sweeps have dots of their own
-    return target.with_name(target.name + ending)
+def _with(target: Path, suffix: str) -> Path:
+    # not with_suffix: the names of sweeps contain dots
+    return target.with_name(target.name + suffix)

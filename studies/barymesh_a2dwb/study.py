@@ -1,7 +1,7 @@
-"""What a reproduction of the paper consists of, as data: what was run, and what came out.
+"""The data of a study: its experiments, runs and sweeps.
 
-``experiments.py`` says what to run, ``running.py`` runs it, ``claims.py`` checks the paper's claims on it,
-``figures.py`` and ``report.py`` show it.
+``experiments.py`` plans a study, ``runs.py`` makes one run, ``running.py`` makes all of them, ``storage.py`` keeps them
+on disk, ``claims.py`` checks the paper's claims, ``figures.py`` and ``report.py`` show the outcome.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from barymesh.support.points import Support
 Floats = NDArray[np.float64]
 
 TOPOLOGIES = ("complete", "erdos_renyi", "cycle", "star")
-# the paper's three, and ours
+# the paper's three methods; ours with all that a node knows, and from as many samples as the rivals draw
 RIVALS = ("a2dwb", "a2dwb_naive", "dcwb")
-OURS = "sinkhorn"
+OURS, OURS_SAMPLED = "sinkhorn", "sinkhorn_sampled"
+METHODS = (*RIVALS, OURS, OURS_SAMPLED)
+# the measures that a run is judged by: the column of a history, and the name for readers
+MEASURES = {
+    "dual": ("gap", "dual objective"),
+    "consensus": ("consensus", "consensus distance"),
+    "feasibility": ("feasibility", "feasibility residual"),
+    "tv": ("tv", "total variation to the true barycenter"),
+}
 LABELS = {
     "a2dwb": "A2DWB", "a2dwb_naive": "A2DWBN", "dcwb": "DCWB", "sinkhorn": "Sinkhorn (barymesh)",
     "sinkhorn_sampled": "Sinkhorn, from the same samples (barymesh)",
@@ -29,8 +37,19 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What all runs of an experiment share. ``step_factor``: the step is this times ``reg / lambda_max``, for every
-    method that has one. ``samples``: draws of its measure that a node makes in an activation (M)."""
+    """What all runs of an experiment share.
+
+    Attributes
+    ----------
+    duration, record_every : float
+        Virtual seconds: the length of a run, and the time between two records.
+    samples : int
+        M, the samples of its measure that a node draws in an activation.
+    step_factor : float
+        The step is this times ``reg / lambda_max``, for every method that has one.
+    data : str
+        What the measures are, in words.
+    """
 
     nodes: int
     duration: float
@@ -44,9 +63,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Run:
-    """One method on one network. ``means``: the nodes' average estimate ``(n,)`` at some virtual times, NaN once it has
-    diverged. ``status``: "finished", "converged" (all nodes stopped by themselves, and stay as they are) or "diverged"
-    (the history ends before the duals were no longer finite)."""
+    """One method on one network.
+
+    Attributes
+    ----------
+    means : dict
+        The nodes' average estimate ``(n,)`` by virtual time; NaN after the run has diverged.
+    seconds : float
+        The computing time; NaN if it is unknown.
+    status : str
+        "finished"; "converged": all nodes stopped by themselves; "diverged": the history ends where the duals stopped
+        being finite.
+    """
 
     experiment: str
     topology: str
@@ -60,8 +88,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with its runs, ``runs[topology, method]``. ``optimum``: the certified optimum of the dual objective
-    lies in ``[optimum - gap, optimum]``; ``reference (n,)``: the true barycenter."""
+    """An experiment with its runs, ``runs[topology, method]``. The optimum of the dual objective lies in
+    ``[optimum - gap, optimum]``, which is certified; ``reference (n,)`` is the true barycenter."""
 
     name: str
     title: str
@@ -75,9 +103,9 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Sweep:
-    """How the last values depend on one choice. Row k: with ``values[k]`` of ``parameter`` ("reg", "step", "M"), the
-    method ends on the topology with ``dual[k]`` (dual objective minus optimum), ``consensus[k]``, ``feasibility[k]``
-    and ``tv[k]``; NaN where it diverged."""
+    """How the last values of a run depend on one choice. With ``values[k]`` of the ``parameter`` ("reg", "step", "M")
+    the method ends with ``dual[k]`` (dual objective minus optimum), ``consensus[k]``, ``feasibility[k]`` and ``tv[k]``;
+    NaN where it diverged."""
 
     parameter: str
     topology: str
@@ -91,8 +119,23 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Study:
-    """All of it."""
+    """Everything that a reproduction of the paper computed."""
 
     experiments: dict[str, Experiment]
     sweeps: list[Sweep]
     quick: bool
+
+
+def methods_of(experiment: Experiment) -> list[str]:
+    """The methods that ran, in the order of all tables and legends."""
+    return [method for method in METHODS if any(method == ran for _, ran in experiment.runs)]
+
+
+def topologies_of(experiment: Experiment) -> list[str]:
+    """The topologies that it ran on, in the paper's order: from the best connected network down."""
+    return [topology for topology in TOPOLOGIES if any(topology == place for place, _ in experiment.runs)]
+
+
+def last_of(run: Run, column: str) -> float:
+    """The value that a run ends with; NaN if it diverged."""
+    return float("nan") if run.status == "diverged" else float(run.history[column][-1])

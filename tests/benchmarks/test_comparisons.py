@@ -1,4 +1,4 @@
-"""What the comparisons rest on: everybody computes the same thing, to the same accuracy."""
+"""What the comparisons rest on: all solvers compute the same thing, to the same accuracy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from barymesh.errors import NumericalError
 from benchmarks import exact, gradients, images, kernels
-from benchmarks.cases import Case
+from benchmarks.cases import SolverCase
 from benchmarks.contestants import ACCURACY, OTHERS, OURS, compete, least_count
 
 
@@ -64,7 +64,7 @@ def test_the_least_number_of_iterations_is_found():
         assert errors[count] <= ACCURACY
 
 
-def test_who_stalls_is_not_said_to_get_there():
+def test_a_solver_that_stalls_is_not_counted_as_accurate():
     tried = []
 
     def error_of(count):
@@ -76,7 +76,9 @@ def test_who_stalls_is_not_said_to_get_there():
     assert least_count(lambda count: float("inf"), 100, 0.95)[0] is None
 
 
-@pytest.mark.parametrize("case", [Case(4, (12, 12)), Case(3, scattered=40), Case(3, (6, 6, 6)), Case(3, (50,))])
+@pytest.mark.parametrize(
+    "case", [SolverCase(4, (12, 12)), SolverCase(3, scattered=40), SolverCase(3, (6, 6, 6)), SolverCase(3, (50,))]
+)
 def test_solvers_of_others_reach_our_barycenter(case, drawn):
     """POT's answer is the oracle of our reference: it meets the accuracy, so the reference is right."""
     task = exact.task_of(case)
@@ -94,10 +96,10 @@ def test_the_summary_takes_the_fastest_that_got_there():
         {"solver": "B", "seconds": 2.0, "iterations": 310, "peak MB": 400.0},
         {"solver": "C", "L1": 0.01, "note": "accuracy not reached", "peak MB": 10.0},
     ]
-    line = exact.summary(Case(5, (28, 28), target=5.0), rows, 90)
+    line = exact.summary(SolverCase(5, (28, 28), target=5.0), rows, 90)
     assert (line["fastest other"], line["times faster"], line["target"]) == ("B", 4.0, 5.0)
-    assert line["leanest other's"] == 300.0
-    assert exact.summary(Case(5, (28, 28)), [rows[0], rows[3]], 90)["times faster"] == "over 180"
+    assert line["least other MB"] == 300.0
+    assert exact.summary(SolverCase(5, (28, 28)), [rows[0], rows[3]], 90)["times faster"] == "over 180"
 
 
 def test_the_figures_show_every_solver_that_got_there():
@@ -126,8 +128,10 @@ def test_the_figures_show_every_solver_that_got_there():
 def test_every_case_has_contestants():
     for case in (*exact.CASES, *exact.QUICK_CASES):
         assert exact.contestants(case, quick=False)[0] == OURS
-    assert not {"POT convolutional", "POT convolutional log"} & set(exact.contestants(Case(1, (3, 3, 3)), quick=False))
-    assert set(exact.contestants(Case(1, (3, 3)), quick=False)) <= {OURS, *OTHERS}
+    assert not {"POT convolutional", "POT convolutional log"} & set(
+        exact.contestants(SolverCase(1, (3, 3, 3)), quick=False)
+    )
+    assert set(exact.contestants(SolverCase(1, (3, 3)), quick=False)) <= {OURS, *OTHERS}
 
 
 def test_there_are_images_without_any_package(drawn):

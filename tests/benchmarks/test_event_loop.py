@@ -6,7 +6,8 @@ import pytest
 from barymesh.network import as_network
 from benchmarks import event_loop
 from benchmarks.event_loop_reference import softmax_mean
-from benchmarks.simulation import gaussians, simulation_of
+from benchmarks.problems import gaussians
+from benchmarks.simulation import simulation_of
 
 SECONDS = 6.0
 

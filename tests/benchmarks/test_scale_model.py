@@ -3,9 +3,9 @@
 import pytest
 
 from barymesh.network import as_network
-from barymesh.engines.simulate import Options, simulate
-from benchmarks.network import gaussians
-from benchmarks.scale import PERIOD, Scale
+from barymesh.simulate import Options, simulate
+from benchmarks.problems import gaussians
+from benchmarks.scale import PERIOD, NetworkCost
 
 NODES, SECONDS = 200, 12.0
 
@@ -24,7 +24,7 @@ def histories():
 def test_messages_are_counted_exactly(histories):
     for degree, history in histories:
         for activations, messages in zip(history["activations"], history["messages"], strict=True):
-            assert messages == Scale(NODES, activations / NODES * PERIOD, degree).messages
+            assert messages == NetworkCost(NODES, activations / NODES * PERIOD, degree).messages
 
 
 def test_nodes_act_once_in_a_period(histories):
@@ -36,14 +36,14 @@ def test_nodes_act_once_in_a_period(histories):
 
 def test_bytes_are_counted_but_for_nodes_without_a_parent(histories):
     for degree, history in histories:
-        model = Scale(NODES, history["activations"][-1] / NODES * PERIOD, degree).bytes
+        model = NetworkCost(NODES, history["activations"][-1] / NODES * PERIOD, degree).bytes
         # the root has none, and nobody has before the tree is found
         assert 0.97 * model < history["bytes"][-1] < model
 
 
 def test_more_workers_share_memory_work_and_traffic():
-    few, many = (Scale(10**6, 20.0).worker_traffic(workers) for workers in (10, 100))
+    few, many = (NetworkCost(10**6, 20.0).worker_traffic(workers) for workers in (10, 100))
     assert 9 < few / many < 10
-    assert Scale(10**6, 20.0).worker_traffic(1) == 0
-    assert Scale(10**6, 20.0).worker_load(100) == pytest.approx(Scale(10**6, 20.0).worker_load(10) / 10)
-    assert Scale(10**6, 20.0).worker_bytes(1) < Scale(10**6, 20.0).simulator_bytes
+    assert NetworkCost(10**6, 20.0).worker_traffic(1) == 0
+    assert NetworkCost(10**6, 20.0).worker_load(100) == pytest.approx(NetworkCost(10**6, 20.0).worker_load(10) / 10)
+    assert NetworkCost(10**6, 20.0).worker_bytes(1) < NetworkCost(10**6, 20.0).simulator_bytes

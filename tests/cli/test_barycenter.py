@@ -9,6 +9,7 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -19,6 +20,9 @@ from typer.testing import CliRunner
 
 import barymesh as bm
 from barymesh.cli.app import app
+from barymesh.cli.config import RUN, CommandOptions
+from barymesh.errors import AccuracyWarning
+from barymesh.options import EXACT, Options
 from tests.terminal import interrupted_on_a_terminal
 
 OUTPUTS = ["barycenter.png", "result.npz", "summary.json", "weights.csv"]
@@ -90,6 +94,38 @@ def outputs_agree(folder, expected):
         picture.load()
         assert picture.format == "PNG"
         assert min(picture.size) > 100
+
+
+# what may be given
+
+
+def test_every_option_that_means_something_without_a_network_is_a_flag():
+    """The flags are made from the models: an option that is added there appears here by itself."""
+    command = typer.main.get_command(app).commands["barycenter"]
+    flags = {one.name: one for one in command.params}
+    wanted = {name for name, one in Options.fields().items() if one.metadata["text"] and EXACT in _places(one)}
+    wanted |= {name for name, one in CommandOptions.fields().items() if RUN in _places(one, RUN)}
+    assert set(flags) == wanted - {"method"} | {"watched", "as_json", "quiet"}
+    for name in wanted & set(Options.fields()) - {"method", "reg", "resume"}:
+        assert flags[name].default == Options.fields()[name].default, name
+    assert flags["reg"].required
+    assert "regularisation" in flags["reg"].help
+
+
+def _places(one, otherwise=EXACT):
+    return one.metadata["places"] or (otherwise,)
+
+
+def test_warnings_are_plain_lines(inside, monkeypatch):
+    def computed(*given, **options):
+        warnings.warn("the points are far apart", AccuracyWarning, stacklevel=1)
+        return by_the_api
+
+    by_the_api = abc_by_the_api()
+    monkeypatch.setattr("barymesh.api.barycenter", computed)
+    done = call(*ABC, "-q")
+    assert done.stderr == "Warning: the points are far apart\n"
+    assert json.loads(call(*ABC, "--json").stdout)["warnings"] == ["the points are far apart"]
 
 
 # what is computed
@@ -202,6 +238,7 @@ def test_json_prints_one_object_and_nothing_else(inside, support):
     done = call("barycenter", "a.csv", "b.csv", "--reg", 0.2, "--support", support, "--json")
     assert done.exit_code == 0
     printed = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert printed.pop("warnings") == []
     files = printed.pop("files")
     assert sorted(os.path.basename(path) for path in files.values()) == OUTPUTS
     assert all(os.path.exists(path) for path in files.values())
@@ -247,7 +284,7 @@ def test_help_of_every_command_has_an_example_and_the_exit_codes(command):
     done = call(command, "--help")
     assert done.exit_code == 0
     assert "Example" in done.stdout
-    for part in ("Exit codes", "0 converged", "2 wrong", "3 bad", "130"):
+    for part in ("Exit codes", "0 converged", "2 wrong", "3 bad", "4 stopped", "5 out of time", "130 interrupted"):
         assert part in " ".join(done.stdout.split())
 
 
@@ -416,7 +453,7 @@ def test_a_run_that_breaks_while_computing_leaves_the_old_output_as_it_was(insid
     def broken(*given, **options):
         raise bm.errors.NumericalError("a number is not finite")
 
-    monkeypatch.setattr("barymesh.exact.certify", broken)
+    monkeypatch.setattr("barymesh.exact.run.certify", broken)
     done = call(*ABC)
     assert done.exit_code == 3
     assert "not finite" in done.stderr

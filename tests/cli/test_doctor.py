@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import barymesh as bm
 from barymesh.cli import doctor
 from barymesh.cli.app import app
-from barymesh.cli.doctor import EXTRAS, Finding, State
+from barymesh.cli.doctor import EXTRAS, Finding, Severity
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 FOR_DEVELOPERS = {"test", "docs", "lint", "bench"}
@@ -36,17 +36,17 @@ def test_here_everything_works(monkeypatch):
     # an installation for development may have older metadata than its source
     monkeypatch.setattr(doctor, "_requirements", requirements)
     findings = list(doctor.examine())
-    assert [finding for finding in findings if finding.state is State.BROKEN] == []
+    assert [finding for finding in findings if finding.state is Severity.BROKEN] == []
     for finding in findings:
         assert finding.found
-        assert bool(finding.remedy) is (finding.state is not State.FINE), finding
+        assert bool(finding.remedy) is (finding.state is not Severity.FINE), finding
     found = by_part(findings)
     for needed in PROJECT["dependencies"]:
-        assert found[Requirement(needed).name].state is State.FINE
+        assert found[Requirement(needed).name].state is Severity.FINE
     assert "certified gap" in found["a barycenter"].found
     assert "CURVE" in found["sockets"].found
     for extra in EXTRAS:
-        assert found[f"[{extra}]"].state is State.FINE, found[f"[{extra}]"]
+        assert found[f"[{extra}]"].state is Severity.FINE, found[f"[{extra}]"]
 
 
 def test_every_extra_for_users_is_looked_at():
@@ -74,11 +74,11 @@ def test_what_is_missing_or_old_is_broken_and_said(monkeypatch):
     assert done.exit_code == 3
     assert "2 broken" in done.output
     found = by_part(doctor.examine())
-    assert found["numpy"].state is State.BROKEN
+    assert found["numpy"].state is Severity.BROKEN
     assert found["numpy"].remedy == "pip install --upgrade 'numpy>=99'"
     assert found["not-a-package"].found == "missing; >=1 is needed"
-    assert found["scipy"].state is State.FINE
-    assert found["[parquet]"].state is State.CARE
+    assert found["scipy"].state is Severity.FINE
+    assert found["[parquet]"].state is Severity.CARE
     assert "unknown to this installation" in found["[ray]"].found
     assert found["[mnist]"].remedy == "pip install 'barymesh[mnist]'"
     for part in ("numpy", "[parquet]", "pip install --upgrade 'numpy>=99'"):
@@ -98,7 +98,7 @@ def test_kernels_that_do_not_compile_are_broken_and_said(monkeypatch, error, par
 
     monkeypatch.setattr(bm, "barycenter", fails)
     found = by_part(doctor.examine())[part]
-    assert found.state is State.BROKEN
+    assert found.state is Severity.BROKEN
     assert str(error) in found.found
     assert remedy in found.remedy
 
@@ -106,7 +106,7 @@ def test_kernels_that_do_not_compile_are_broken_and_said(monkeypatch, error, par
 def test_a_wrong_answer_is_broken(monkeypatch):
     right = bm.barycenter([bm.Gaussian(-1, 0.5)], bm.Support.regular(40, -3, 3), reg=0.1)
     monkeypatch.setattr(bm, "barycenter", lambda *measures, **options: right)
-    assert by_part(doctor.examine())["a barycenter"].state is State.BROKEN
+    assert by_part(doctor.examine())["a barycenter"].state is Severity.BROKEN
 
 
 def test_limits_of_containers_are_read(tmp_path):
@@ -130,10 +130,10 @@ def test_more_threads_than_a_container_may_use_are_told(monkeypatch):
     monkeypatch.setattr(doctor, "_quota", lambda: 0.5)
     monkeypatch.setattr("numba.get_num_threads", lambda: 8)
     (found,) = doctor._threads()
-    assert found.state is State.CARE
+    assert found.state is Severity.CARE
     assert "NUMBA_NUM_THREADS=1" in found.remedy
 
 
 def test_little_room_is_told():
-    assert doctor._enough("memory", 1, 2, "1 byte", "Close").state is State.CARE
-    assert doctor._enough("memory", 3, 2, "3 bytes", "Close") == Finding("memory", State.FINE, "3 bytes")
+    assert doctor._enough("memory", 1, 2, "1 byte", "Close").state is Severity.CARE
+    assert doctor._enough("memory", 3, 2, "3 bytes", "Close") == Finding("memory", Severity.FINE, "3 bytes")

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import barymesh as bm
 from barymesh.cli.app import app
 from barymesh.cli.config import Gaussians
+from barymesh.cli.exit_codes import OUT_OF_TIME
 from barymesh.errors import DriftWarning, NumericalError
 from barymesh.scenario import Crash, Loss, Uniform
 from tests.terminal import interrupted_on_a_terminal
@@ -100,7 +101,7 @@ def expected():
 
 def test_simulate_writes_what_the_api_computes(finished, expected):
     folder, done = finished
-    assert done.exit_code == 0
+    assert done.exit_code == OUT_OF_TIME
     assert sorted(path.name for path in (folder / "out").iterdir()) == sorted([*OUTPUTS, "animation.gif"])
     result = bm.load(folder / "out" / "result.npz")
     same_numbers(result, expected)
@@ -125,11 +126,11 @@ def test_the_history_is_a_table_and_a_picture(finished, expected):
 
 def test_the_table_printed_tells_what_happened(finished, expected):
     printed = finished[1].stdout
-    assert "Ran for the duration asked for." in printed
+    assert "before reaching the tolerance" in printed
     shown = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in printed.splitlines()[1:])
     assert shown["network"] == "cycle: 6 nodes, 6 edges"
-    assert shown["virtual time"] == "4 s"
-    assert shown["activations"] == f"{expected.iterations:,}"
+    assert shown["length of the run"] == "4 s"
+    assert shown["activations"] == f"{expected.activations:,}"
     assert shown["messages"] == f"{expected.messages:,}"
     assert shown["bytes"] == f"{expected.bytes / 1000:.1f} kB"
     assert float(shown["feasibility residual"].split()[0]) == pytest.approx(expected.feasibility, rel=0.1)
@@ -150,7 +151,7 @@ def test_json_holds_the_warning_and_nothing_else_is_printed(tmp_path):
     config = config_in(tmp_path, 'method = "a2dwb"\nduration = 1\n')
     command = [sys.executable, "-m", "barymesh", "simulate", str(config), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert done.returncode == 0
+    assert done.returncode == OUT_OF_TIME
     assert done.stderr == ""
     printed = json.loads(done.stdout, parse_constant=pytest.fail)
     (warning,) = printed.pop("warnings")
@@ -164,7 +165,7 @@ def test_json_holds_the_warning_and_nothing_else_is_printed(tmp_path):
 def test_a_method_that_does_not_drift_gives_no_warning_and_progress_is_shown(tmp_path):
     config = config_in(tmp_path, 'method = "dcwb"\nduration = 2\n')
     done = call("simulate", config)
-    assert done.exit_code == 0
+    assert done.exit_code == OUT_OF_TIME
     assert "Warning" not in done.stderr
     assert " seconds" in done.stderr
     assert json.loads(call("simulate", config, "--json").stdout)["warnings"] == []
@@ -179,7 +180,7 @@ def test_every_option_reaches_the_run(tmp_path):
         'faults = ["loss:probability=0.2", {kind = "crash", node = 3, start = 0.5, stop = 1.5, memory = false}]\n'
     )
     (tmp_path / "network.toml").write_text(text)
-    assert call("simulate", tmp_path / "network.toml", "-q").exit_code == 0
+    assert call("simulate", tmp_path / "network.toml", "-q").exit_code == OUT_OF_TIME
     with pytest.warns(DriftWarning):
         expected = by_the_api(
             reg=0.05, relative_reg=True, network=tmp_path / "ring.edges", method="a2dwb_naive", duration=3,
@@ -191,6 +192,26 @@ def test_every_option_reaches_the_run(tmp_path):
     assert result.snapshots is None
 
 
+@pytest.mark.parametrize(("duration", "code"), [(60, 0), (1, OUT_OF_TIME)])
+def test_the_exit_code_tells_whether_the_tolerance_was_reached(tmp_path, duration, code):
+    done = call("simulate", config_in(tmp_path, f"duration = {duration}\n"), "--json")
+    assert done.exit_code == code
+    printed = json.loads(done.stdout)
+    assert printed["success"] is (code == 0)
+    assert printed["status"] == ("CONVERGED" if code == 0 else "OUT_OF_TIME")
+
+
+def test_workers_are_run_by_a_flag_and_refuse_what_has_no_meaning(tmp_path):
+    config = config_in(tmp_path, "duration = 30\nsnapshots = true\n")
+    done = call("simulate", config, "--engine", "processes", "--workers", 2)
+    assert done.exit_code == 3
+    assert "line 6: snapshots is for engine" in done.stderr
+    done = call("simulate", config_in(tmp_path, "duration = 30\n"), "--engine", "processes", "--resume")
+    assert done.exit_code == 3
+    assert "resume is for engine" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_measures_may_come_from_files(tmp_path, rng):
     clouds = [rng.normal(size=12) + k for k in range(3)]
     for k, cloud in enumerate(clouds):
@@ -199,7 +220,7 @@ def test_measures_may_come_from_files(tmp_path, rng):
         'data = ["0.csv", "1.csv", "2.csv"]\nreg = 0.3\nsupport = "20:-4:6"\nnetwork = "path"\nmethod = "dcwb"\n'
         'duration = 2\nbatch = "exact"\n'
     )
-    assert call("simulate", tmp_path / "network.toml", "-q").exit_code == 0
+    assert call("simulate", tmp_path / "network.toml", "-q").exit_code == OUT_OF_TIME
     expected = bm.barycenter(
         clouds, np.linspace(-4, 6, 20), reg=0.3, network="path", method="dcwb", duration=2, batch="exact"
     )
@@ -211,10 +232,11 @@ def test_measures_may_come_from_files(tmp_path, rng):
     ("text", "said"),
     [
         ("regg = 1\n", "'regg'"),
-        ('method = "bregman"\n', "line 5: method"),
+        ('method = "bregman"\n', "line 5: Unknown method 'bregman'"),
         ('faults = ["sleep:node=9,start=0"]\n', "nodes 0 to 5"),
         ('faults = ["loss:probability=2"]\n', "between 0 and 1"),
-        ("weights = [1, 2]\n", "6 measures"),
+        ("weights = [1, 2]\n", "network.toml, line 5: There are 6 measures"),
+        ("max_iter = 10\n", "line 5: max_iter is for the solver without a network"),
         ('output = "network.toml"\n', "network.toml"),
     ],
 )
@@ -268,9 +290,9 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, monkeyp
     assert stopped.status is bm.Status.INTERRUPTED
     assert 0 < len(stopped.history) < 7
     done = call("simulate", config, "-q", "--resume")
-    assert done.exit_code == 0
+    assert done.exit_code == OUT_OF_TIME
     resumed = bm.load(tmp_path / "out" / "result.npz")
-    assert call("simulate", config, "-q").exit_code == 0
+    assert call("simulate", config, "-q").exit_code == OUT_OF_TIME
     whole = bm.load(tmp_path / "out" / "result.npz")
     assert len(whole.history) == 7
     same_numbers(resumed, whole)
@@ -286,9 +308,9 @@ def test_ctrl_c_with_json_still_prints_json(tmp_path, monkeypatch):
 
 def test_resume_can_make_a_finished_run_longer(tmp_path):
     short = config_in(tmp_path, 'method = "dcwb"\nduration = 2\n')
-    assert call("simulate", short, "-q").exit_code == 0
+    assert call("simulate", short, "-q").exit_code == OUT_OF_TIME
     longer = config_in(tmp_path, 'method = "dcwb"\nduration = 5\n')
-    assert call("simulate", longer, "-q", "--resume").exit_code == 0
+    assert call("simulate", longer, "-q", "--resume").exit_code == OUT_OF_TIME
     same_numbers(bm.load(tmp_path / "out" / "result.npz"), by_the_api(duration=5))
 
 
@@ -298,7 +320,7 @@ def test_resume_needs_the_same_run(tmp_path):
     assert done.exit_code == 3
     assert "run.npz" in done.stderr
     assert not (tmp_path / "out").exists()
-    assert call("simulate", config, "-q").exit_code == 0
+    assert call("simulate", config, "-q").exit_code == OUT_OF_TIME
     other = config_in(tmp_path, 'method = "dcwb"\nduration = 1\nseed = 5\n')
     done = call("simulate", other, "--resume")
     assert done.exit_code == 3
@@ -318,7 +340,8 @@ def test_a_real_ctrl_c_keeps_the_run(tmp_path):
     stopped = bm.load(tmp_path / "out" / "result.npz")
     assert stopped.status is bm.Status.INTERRUPTED
     until = stopped.history["time"][-1] + 3
-    assert call("simulate", config_in(tmp_path, f'method = "dcwb"\nduration = {until}\n'), "--resume").exit_code == 0
+    longer = config_in(tmp_path, f'method = "dcwb"\nduration = {until}\n')
+    assert call("simulate", longer, "--resume").exit_code == OUT_OF_TIME
     same_numbers(bm.load(tmp_path / "out" / "result.npz"), by_the_api(duration=until))
 
 
@@ -366,15 +389,15 @@ def test_compare_prints_a_column_for_each_method(compared, expected):
     lines = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines()]
     assert ["dcwb", "a2dwb"] in lines
     shown = {line[0]: line[1:] for line in lines if len(line) == 3}
-    assert shown["virtual time"] == ["4 s", "4 s"]
+    assert shown["length of the run"] == ["4 s", "4 s"]
     assert float(shown["total variation"][1]) == pytest.approx(expected.history["tv"][-1], rel=0.01)
-    assert float(shown["dual objective - optimum"][1]) == pytest.approx(expected.history["gap"][-1], rel=0.01)
+    assert float(shown["dual objective - optimum"][1]) == pytest.approx(expected.history["dual_error"][-1], rel=0.01)
     (line,) = done.stderr.splitlines()
     assert line.startswith("Warning: a2dwb does not keep")
 
 
 def test_the_methods_may_be_in_the_file_and_the_reference_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("barymesh.engines.simulate.exact_reference", lambda problem: pytest.fail("it was computed"))
+    monkeypatch.setattr("barymesh.exact.reference.exact_reference", lambda problem: pytest.fail("it was computed"))
     config = config_in(tmp_path, 'duration = 1\nmethods = ["dcwb", "a2dwb_naive"]\nreference = false\n')
     done = call("compare", config, "--json")
     assert done.exit_code == 0

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from barymesh.dashboard.command import source_of
+from barymesh.cli.dashboard import source_of
 from barymesh.dashboard.peers import PeersSource
 from barymesh.dashboard.scene import NodeState
 from barymesh.errors import NetworkError

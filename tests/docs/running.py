@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 
 from barymesh import errors
 from barymesh.cli.app import app
-from barymesh.cli.config import RunConfig, SimulateConfig, read_config
+from barymesh.cli.config import RUN, SIMULATE
+from barymesh.cli.config_file import read_config
 from tests.docs.blocks import ROOT, Block, blocks
 
 # seconds that a command in the background may take for what the page waits for
@@ -110,7 +111,7 @@ def _check_config(block: Block) -> None:
     if "reg" in found and "data" in found | {"data": found.get("gaussians")}:
         path = Path(block.notes.get("file", "block.toml"))
         path.write_text(block.text, encoding="utf-8")
-        read_config(path, SimulateConfig if "network" in found else RunConfig)
+        read_config(path, SIMULATE if "network" in found else RUN)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from barymesh.cli.config import RunConfig, SimulateConfig
+from barymesh.cli.config import RUN, SIMULATE, Gaussians
+from barymesh.cli.config_file import known_keys
 from barymesh.network import GENERATORS
 from tests.docs.blocks import ROOT
 
@@ -50,6 +51,11 @@ def test_examples_and_files_in_the_help_become_blocks_of_code() -> None:
 
 def test_every_key_and_every_network_is_in_the_tables() -> None:
     keys, networks = tables.configuration(), tables.networks()
-    assert not [key for key in {**RunConfig.model_fields, **SimulateConfig.model_fields} if f"| `{key}` |" not in keys]
+    for key in (*known_keys(RUN), *known_keys(SIMULATE), *Gaussians.fields()):
+        assert f"| `{key}` |" in keys, key
+    for key in {**known_keys(RUN), **known_keys(SIMULATE)}:
+        assert keys.count(f"| `{key}` |") == (2 if key in Gaussians.fields() else 1), key
+    assert "| `delays` | How long messages take" in keys
+    assert '| `"categorical"` | simulation |' in keys
     assert not [name for name in GENERATORS if f"| `{name}` |" not in networks]
     assert "|  |" not in "".join(line.split("|", 2)[2] for line in networks.splitlines() if "barbell" in line)

@@ -28,7 +28,7 @@ def staying(folder: Path, at: str | None = None) -> list[bm.Measure]:
     """Two from a function, one from a file."""
     samples = folder / "samples.npy"
     np.save(samples, np.linspace(-1, 0, 50)[:, None])
-    return [bm.Stays(load, 0, folder), bm.Stays(samples), bm.Stays(load, 2, folder, at=at)]
+    return [bm.Lazy(load, 0, folder), bm.Lazy(samples), bm.Lazy(load, 2, folder, at=at)]
 
 
 def known(folder: Path) -> list[bm.Measure]:

@@ -10,19 +10,19 @@ import asyncio
 
 import numpy as np
 import pytest
+from barymesh.engines.host import Host, local_algorithm
 
 import barymesh as bm
-from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.decentralized.build import choose_step
-from barymesh.engines.host import Host, local_algorithm
 from barymesh.engines.runtime import Pace, Runtime
 from barymesh.errors import OptionError
+from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network import as_network
 from barymesh.problem import Problem
-from barymesh.transport.admission import Rules
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
+from barymesh.transport.wire import MessageFormat
 from tests.peers.cluster import free_ports
 
 POINTS, REG, GRAPH = np.linspace(-3, 3, 20), 0.3, "complete"
@@ -111,7 +111,7 @@ def peers(method, truth):
             Neighbour(f"peer {j}", f"tcp://127.0.0.1:{ports[j]}", (int(j),), keys[j].public)
             for j in graph.neighbours_of(node)
         ]
-        rules = Rules("test", *algorithm.bounds())
+        rules = MessageFormat("test", *algorithm.bounds())
         links = Links([node], f"tcp://127.0.0.1:{ports[node]}", around, rules, curve=keys[node])
         return Runtime(Host(algorithm, graph, [node], 1, "test"), links, own, Pace(INTERVAL))
 

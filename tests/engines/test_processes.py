@@ -36,10 +36,11 @@ def test_processes_end_where_the_exact_solver_does():
 
 def test_killed_workers_go_on_where_they_were():
     """Three times one of them is killed at once, in the middle of its work."""
-    killed = []
+    killed, records = [], []
 
-    def kill(recorder):
-        if len(killed) < 3 and len(recorder.rows) > 2 * len(killed):
+    def kill(record):
+        records.append(record)
+        if len(killed) < 3 and len(records) > 2 * len(killed):
             victim = sorted(multiprocessing.active_children(), key=lambda child: child.pid)[len(killed) % 2]
             os.kill(victim.pid, signal.SIGKILL)
             killed.append(victim.pid)
@@ -67,16 +68,16 @@ def test_measures_stay_where_they_are(tmp_path):
 
 
 def test_a_loader_that_fails_is_named():
-    with pytest.raises(MeasureError, match=r"Measure 4: Stays\(fail, 4\) cannot be loaded: KeyError.*no patients"):
-        run([*MEASURES[:4], bm.Stays(fail, 4), MEASURES[5]])
+    with pytest.raises(MeasureError, match=r"Measure 4: Lazy\(fail, 4\) cannot be loaded: KeyError.*no patients"):
+        run([*MEASURES[:4], bm.Lazy(fail, 4), MEASURES[5]])
     assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"engine": "simulation", "workers": 2}, "processes"), ({"reference": True}, "not known here"),
-        ({"measures": [bm.Stays("a.csv", at="10.0.0.5")] * 3}, "this machine"),
+        ({"engine": "simulation", "workers": 2}, "processes"), ({"reference": True}, "loaded only by workers"),
+        ({"measures": [bm.Lazy("a.csv", at="10.0.0.5")] * 3}, "this machine"),
     ],
 )  # fmt: skip
 def test_measures_that_stay_have_conditions(options, said, tmp_path):
@@ -86,8 +87,8 @@ def test_measures_that_stay_have_conditions(options, said, tmp_path):
 
 @pytest.mark.parametrize("given", [((3,)), (("a.csv", 1)), ((None,))])
 def test_what_stays_is_a_path_or_a_function(given):
-    with pytest.raises(MeasureError, match="Stays"):
-        bm.Stays(*given)
+    with pytest.raises(MeasureError, match="Lazy"):
+        bm.Lazy(*given)
 
 
 def test_without_all_shares_there_is_no_certificate(monkeypatch):
@@ -113,7 +114,8 @@ def test_progress_is_shown(capsys):
 
 
 def test_a_callback_may_stop_it():
-    result = run(callback=lambda recorder: len(recorder.rows) > 3, tol=0)
+    seen = []
+    result = run(callback=lambda record: seen.append(record) or len(seen) > 3, tol=0)
     assert result.status is bm.Status.STOPPED
     assert not multiprocessing.active_children()
 
@@ -153,7 +155,7 @@ def test_the_command_runs_processes(tmp_path):
     ("line", "options", "said"),
     [
         ('delays = "constant:seconds=1"', ["--engine", "processes"], "delays"),
-        ('animation = "gif"', ["--engine", "processes"], "snapshots"),
+        ('animation = "gif"', ["--engine", "processes"], "animation"),
         ("", ["--engine", "processes", "--resume"], "resume"), ("", ["--workers", "2"], "workers"),
         ("", ["--engine", "processes", "--address", "10.0.0.1:6379"], "address"),
     ],

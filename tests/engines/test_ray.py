@@ -146,8 +146,8 @@ def test_measures_stay_where_they_are(cluster, tmp_path):
 
 
 def test_a_loader_that_fails_is_named(cluster, tmp_path):
-    measures = [*MEASURES[:4], bm.Stays(fail, 4), MEASURES[5]]
-    with pytest.raises(MeasureError, match=r"Measure 4: Stays\(fail, 4\) cannot be loaded: KeyError.*no patients"):
+    measures = [*MEASURES[:4], bm.Lazy(fail, 4), MEASURES[5]]
+    with pytest.raises(MeasureError, match=r"Measure 4: Lazy\(fail, 4\) cannot be loaded: KeyError.*no patients"):
         run(measures, folder=tmp_path)
     assert all_gone()
     assert not list(tmp_path.iterdir())
@@ -159,7 +159,7 @@ def test_a_loader_that_fails_is_named(cluster, tmp_path):
         ({"workers": 0}, "workers"), ({"workers": 5}, "cores"), ({"address": 3}, "address"),
         ({"folder": 3}, "folder"),
         ({"address": "10.0.0.1:6379"}, "connected"), ({"delays": "constant:seconds=1"}, "simulation"),
-        ({"method": "dcwb"}, "synchronous"), ({"measures": [bm.Stays("a.csv", at="10.9.9.9")] * 6}, "no machine"),
+        ({"method": "dcwb"}, "synchronous"), ({"measures": [bm.Lazy("a.csv", at="10.9.9.9")] * 6}, "no machine"),
     ],
 )  # fmt: skip
 def test_bad_options_are_named_before_anything_starts(options, said, cluster):

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 
 import barymesh as bm
-from barymesh.engines.host import Host, local_algorithm
-from barymesh.engines.runtime import Ending, Pace, Runtime
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.engines.runtime import Ending, Pace, Place, Runtime, hosted_algorithm
 from barymesh.errors import OptionError
-from barymesh.io.slot_file import SlotFile
 from barymesh.network import as_network
 from barymesh.problem import Problem
-from barymesh.transport.admission import Rules
 from barymesh.transport.keys import KeyPair
-from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
 from tests.peers.cluster import free_ports
 
@@ -34,17 +31,16 @@ def truth():
 def peer(node, keys, ports, folder=None, incarnation=1, method="sinkhorn", pace=None, tol=1e-6, began=None):
     """The peer of one node, not yet running."""
     problem = Problem.create([MEASURES[node]], POINTS, reg=0.3)
-    algorithm = local_algorithm(method, problem, GRAPH, [node], np.ones(1), tol=tol)
-    host = Host(algorithm, GRAPH, [node], incarnation, "a test")
+    algorithm = hosted_algorithm(method, problem, Nodes(GRAPH, np.array([node]), np.ones(1)), tol=tol)
     around = [
         Neighbour(f"peer {j}", f"tcp://127.0.0.1:{ports[j]}", nodes=(int(j),), public_key=keys[j].public)
         for j in GRAPH.neighbours_of(node)
     ]
-    links = Links(
-        [node], f"tcp://127.0.0.1:{ports[node]}", around, Rules("test", *algorithm.bounds()), curve=keys[node]
-    )
-    store = None if folder is None else SlotFile(folder / f"{node}.state", len(host.saved()))
-    return Runtime(host, links, problem, pace or Pace(0.02), store, began)
+    place = Place("test", f"tcp://127.0.0.1:{ports[node]}", around, keys[node])
+    return Runtime(
+        algorithm, problem, place, pace or Pace(0.02), began=began, about="a test", incarnation=incarnation,
+        state_file=None if folder is None else folder / f"{node}.state",
+    )  # fmt: skip
 
 
 async def at_work(runtime, **options):
@@ -58,11 +54,11 @@ async def all_at_work(peers, **options):
 
 def test_five_peers_reach_the_barycenter_and_stop(truth, tmp_path):
     keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
-    told = []
+    reports = []
 
     async def work():
         peers = [peer(k, keys, ports, tmp_path) for k in range(5)]
-        endings = await all_at_work(peers, duration=60, linger=3, tell=told.append, every=0.5)
+        endings = await all_at_work(peers, duration=60, linger=3, report=reports.append, every=0.5)
         return peers, endings
 
     peers, endings = asyncio.run(work())
@@ -72,11 +68,11 @@ def test_five_peers_reach_the_barycenter_and_stop(truth, tmp_path):
         np.testing.assert_allclose(found.weights[0], truth, atol=1e-5)
         assert np.abs(found.weights[0] - truth).sum() <= found.errors[0] <= 1e-5
         one.store.close()
-    assert len(told) >= 10
+    assert len(reports) >= 10
 
 
 def test_a_peer_that_dies_at_once_and_comes_back_goes_on(truth, tmp_path):
-    """Its task is cancelled in the middle of work, nothing is told to anybody, and a new one begins from its file."""
+    """Its task is cancelled in the middle of work, nothing is reported, and a new one begins from its file."""
     keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
 
     async def work():
@@ -131,14 +127,14 @@ def test_a_peer_that_lost_its_memory_when_all_was_done_finds_its_way_again(truth
         peers = [peer(k, keys, ports) for k in range(5)]
         works = [asyncio.create_task(at_work(one)) for one in peers]
         async with asyncio.timeout(60):
-            while not all(one.host.stopped for one in peers):
+            while not all(one.host.stopped.all() for one in peers):
                 await asyncio.sleep(0.05)
         works[0].cancel()
         await asyncio.gather(works[0], return_exceptions=True)
         peers[0] = peer(0, keys, ports, incarnation=2)
         works[0] = asyncio.create_task(at_work(peers[0]))
         async with asyncio.timeout(60):
-            while not (peers[0].host.activations > 50 and all(one.host.stopped for one in peers)):
+            while not (peers[0].host.activations > 50 and all(one.host.stopped.all() for one in peers)):
                 await asyncio.sleep(0.05)
         for one in peers:
             one.stop()
@@ -154,7 +150,7 @@ def test_it_stops_when_asked_and_after_its_time(tmp_path):
 
     async def work():
         alone = peer(0, keys, ports)
-        assert await at_work(alone, duration=0.2) is Ending.FINISHED
+        assert await at_work(alone, duration=0.2) is Ending.OUT_OF_TIME
         waiting = peer(1, keys, ports, pace=Pace(30.0))
         task = asyncio.create_task(at_work(waiting))
         await asyncio.sleep(0.3)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
-from barymesh.oracle import build_oracle
 from barymesh.gradients.sampled import SampledOracle
+from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
 from barymesh.support.grid import Grid
 

@@ -1,4 +1,4 @@
-"""What was written is there, whole, whatever happens to the one who wrote it."""
+"""What was written is there, complete, whatever happens to the process that wrote it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def test_the_last_write_is_read_again(tmp_path):
         assert file.read() == b"three" * 20
 
 
-def test_killed_at_any_instant_it_is_whole_and_nothing_told_is_lost(tmp_path):
-    """A process writes and tells after each write; killed at random, whatever it told is there, or the one after."""
+def test_a_process_killed_at_any_instant_loses_no_finished_write(tmp_path):
+    """A process writes, and prints after each write. When it is killed, the last write that it printed is there, or the
+    one after."""
     for attempt in range(6):
         command = [sys.executable, "-c", WRITER, str(tmp_path / "state")]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
@@ -45,13 +46,13 @@ def test_killed_at_any_instant_it_is_whole_and_nothing_told_is_lost(tmp_path):
             assert writer.stdout.readline() == b"ready\n"
             time.sleep(0.05 + 0.013 * attempt)
             writer.send_signal(signal.SIGKILL)
-            told = [int(line) for line in writer.stdout.read().split(b"\n")[:-1]]
+            printed = [int(line) for line in writer.stdout.read().split(b"\n")[:-1]]
         with SlotFile(tmp_path / "state", 60_000) as file:
             data = file.read()
         assert data is not None
         number = int.from_bytes(data[:8], "little")
-        assert told
-        assert number in (told[-1], told[-1] + 1)
+        assert printed
+        assert number in (printed[-1], printed[-1] + 1)
         assert data[8:] == bytes([number % 251]) * 50_000
 
 
@@ -62,10 +63,10 @@ def test_a_torn_write_leaves_the_one_before(tmp_path_factory, cut, junk):
     with SlotFile(path, 100) as file:
         for data in (b"a" * 80, b"b" * 90, b"c" * 100):
             file.write(data)
-        start = file._place(3)
-    whole = path.read_bytes()
-    place = start + min(cut, 100 + 31)
-    path.write_bytes((whole[:place] + junk + whole[place + len(junk) :])[: len(whole)])
+        start = file._offset(3)
+    content = path.read_bytes()
+    offset = start + min(cut, 100 + 31)
+    path.write_bytes((content[:offset] + junk + content[offset + len(junk) :])[: len(content)])
     with SlotFile(path, 100) as file:
         # the damage may reach into the other slot, but then it leaves this one alone or is not there at all
         assert file.read() in (b"b" * 90, b"c" * 100)
@@ -88,27 +89,27 @@ def test_what_is_no_state_file_is_left_alone(tmp_path):
     assert (tmp_path / "letter").read_text().startswith("Dear reader")
 
 
-def test_two_damaged_copies_are_told(tmp_path):
+def test_two_damaged_copies_are_an_error(tmp_path):
     with SlotFile(tmp_path / "state", 100) as file:
         file.write(b"one")
         file.write(b"two")
-        places = [file._place(k) for k in (0, 1)]
+        offsets = [file._offset(k) for k in (0, 1)]
     with open(tmp_path / "state", "r+b") as raw:
-        for place in places:
-            raw.seek(place + 20)
+        for offset in offsets:
+            raw.seek(offset + 20)
             raw.write(b"\xff" * 10)
     with pytest.raises(FileError, match="damaged"):
         SlotFile(tmp_path / "state", 100)
 
 
-def test_more_than_there_is_room_for_is_refused(tmp_path):
+def test_more_than_the_capacity_is_refused(tmp_path):
     with SlotFile(tmp_path / "state", 10) as file:
         file.write(b"small")
-        with pytest.raises(FileError, match="room for 10"):
+        with pytest.raises(FileError, match="can hold 10"):
             file.write(b"far too large")
         assert file.read() == b"small"
 
 
-def test_room_is_reserved_at_the_start(tmp_path):
+def test_the_space_is_reserved_at_the_start(tmp_path):
     with SlotFile(tmp_path / "state", 100_000):
         assert (tmp_path / "state").stat().st_blocks * 512 >= 200_000

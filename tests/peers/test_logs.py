@@ -1,4 +1,4 @@
-"""Logs for machines: one JSON object a line, whatever is logged."""
+"""Logs for programs: one JSON object per line, whatever is logged."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def line(*arguments, **more):
     return JsonLines({"kit": "a"}).format(record)
 
 
-def test_a_line_has_the_usual_facts_and_those_of_the_event():
-    assert json.loads(line("peer %s: lost", "b", peer="b", unlogged=3)) == {
-        "time": "1970-01-01T00:00:00.000+00:00", "level": "warning", "part": "peers.link", "message": "peer b: lost",
-        "kit": "a", "peer": "b", "unlogged": 3,
+def test_a_line_has_the_common_facts_and_those_of_the_event():
+    assert json.loads(line("peer %s: lost", "b", peer="b", suppressed=3)) == {
+        "time": "1970-01-01T00:00:00.000+00:00", "level": "warning", "part": "transport.subscriber",
+        "message": "peer b: lost", "kit": "a", "peer": "b", "suppressed": 3,
     }  # fmt: skip
 
 
-def test_what_came_from_outside_cannot_break_a_line():
-    said = line("noise: %s", "a\nb\x1b[31m\u2028", peer="\x00", what=object)
-    assert "\n" not in said
-    assert said.isascii()
-    assert json.loads(said)["message"] == "noise: a\nb\x1b[31m\u2028"
+def test_text_from_outside_cannot_break_a_line():
+    text = line("noise: %s", "a\nb\x1b[31m\u2028", peer="\x00", what=object)
+    assert "\n" not in text
+    assert text.isascii()
+    assert json.loads(text)["message"] == "noise: a\nb\x1b[31m\u2028"
 
 
 def test_an_error_keeps_its_trace():
     try:
         raise ValueError("oh")
     except ValueError as error:
-        said = line("failed", exc_info=(type(error), error, error.__traceback__))
-    assert "ValueError: oh" in json.loads(said)["trace"]
+        text = line("failed", exc_info=(type(error), error, error.__traceback__))
+    assert "ValueError: oh" in json.loads(text)["trace"]

@@ -1,4 +1,4 @@
-"""A node put together from its kit and its data; and what it refuses before it starts."""
+"""A node built from its kit and its data, and what it refuses before it starts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import barymesh as bm
-from barymesh.engines.runtime import Ending
+from barymesh.engines.runtime import Ending, incarnation_after
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
 from barymesh.io.files import read_measure
 from barymesh.peers import node as node_module
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
-from barymesh.peers.node import RESULT, STATE, Promise, check, incarnation, open_peer
+from barymesh.peers.node import RESULT, STATE, PrivacyBudget, check, open_peer
 from tests.peers.cluster import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
 
 
 def network_of(folder, names="ab", **options):
-    """A network on free ports of this machine, everybody with a status."""
+    """A network on free ports of this machine, every node with a status port."""
     ports = free_ports(2 * len(names))
     nodes = [NewNode(name, f"tcp://127.0.0.1:{ports[2 * k]}", None, ports[2 * k + 1]) for k, name in enumerate(names)]
     pairs = list(itertools.pairwise(names))
@@ -36,17 +36,17 @@ def kit(tmp_path):
     return Kit.open(tmp_path / KITS / "a")
 
 
-def worked(kit, folder, measure=MEASURE, weight=1.0, promise=None, **options):
+def worked(kit, folder, measure=MEASURE, weight=1.0, budget=None, **options):
     async def work():
-        peer = await open_peer(kit, measure, weight, folder, promise)
+        peer = await open_peer(kit, measure, weight, folder, budget)
         return await peer.run(**options), peer
 
     return asyncio.run(work())
 
 
-def test_it_writes_state_and_result_and_goes_on_from_them(kit, tmp_path):
+def test_it_writes_state_and_result_and_continues_from_them(kit, tmp_path):
     ending, peer = worked(kit, tmp_path / "run", duration=0.5)
-    assert ending is Ending.FINISHED
+    assert ending is Ending.OUT_OF_TIME
     with np.load(tmp_path / "run" / RESULT) as stored:
         assert stored["weights"].shape == (1, 20)
         assert stored["activations"] == peer.runtime.host.activations > 0
@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch
 
     with pytest.raises(FileError, match="full"):
         asyncio.run(work(100))
-    assert asyncio.run(work(2)) is Ending.FINISHED
+    assert asyncio.run(work(2)) is Ending.OUT_OF_TIME
 
 
 @pytest.mark.parametrize("weight", [0, -1.0, float("nan"), "x"])
@@ -112,8 +112,8 @@ def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
         worked(Kit.open(tmp_path / KITS / "a"), tmp_path / "run", weight=2.0)
 
 
-def test_a_check_knows_of_such_weights_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_module, "_KNOCK", 0.1)
+def test_a_check_refuses_such_weights_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(node_module, "_REACH_TIMEOUT", 0.1)
     network_of(tmp_path, method="a2dwb_conserving")
     np.savetxt(tmp_path / "x.csv", np.array([0.1, 0.2]), header="x", comments="")
     found = found_by(tmp_path / KITS / "a", tmp_path / "x.csv", weight=2.0)
@@ -141,8 +141,8 @@ def found_by(folder, data, **options):
     return {one.what: one for one in asyncio.run(check(folder, data, **options))}
 
 
-def test_a_check_says_what_is_right_and_wrong(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_module, "_KNOCK", 1.0)
+def test_a_check_reports_every_problem(tmp_path, monkeypatch):
+    monkeypatch.setattr(node_module, "_REACH_TIMEOUT", 1.0)
     known = network_of(tmp_path, began=datetime.now(UTC) + timedelta(hours=1))
     folder, data = tmp_path / KITS / "a", tmp_path / "x.csv"
     np.savetxt(data, np.array([0.1, 0.2]), header="x", comments="")
@@ -165,7 +165,7 @@ def test_a_check_says_what_is_right_and_wrong(tmp_path, monkeypatch):
 
 
 def test_incarnations_grow():
-    found = [incarnation(second) for second in (-5, 1, 60, 2**17, 2**20, 10**9)]
+    found = [incarnation_after(second) for second in (-5, 1, 60, 2**17, 2**20, 10**9)]
     assert found == sorted(set(found))
     assert found[0] > 0
 
@@ -186,11 +186,11 @@ def test_a_network_made_long_ago_still_converges(tmp_path):
             np.testing.assert_allclose(stored["weights"][0], truth, atol=1e-5)
 
 
-def test_a_private_node_tells_what_it_has_spent_and_a_restart_costs_nothing(kit, tmp_path):
+def test_a_private_node_reports_what_it_has_spent_and_a_restart_costs_nothing(kit, tmp_path):
     records = bm.Empirical(np.random.default_rng(0).normal(0, 0.5, (500, 1)))
-    promise = Promise(epsilon=1.0, delta=1e-6)
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
     for _ in range(2):
-        _, peer = worked(kit, tmp_path / "run", records, promise=promise, duration=0.1)
+        _, peer = worked(kit, tmp_path / "run", records, budget=budget, duration=0.1)
         assert peer.facts()["privacy"] | {"epsilon": 1.0} == {
             "epsilon": 1.0,
             "delta": 1e-6,
@@ -198,27 +198,27 @@ def test_a_private_node_tells_what_it_has_spent_and_a_restart_costs_nothing(kit,
             "releases": 1,
         }
         assert peer.facts()["privacy"]["epsilon"] == pytest.approx(1.0, rel=1e-3)
-    # another promise is another release, which the old memory does not fit
+    # another budget makes another release, which the old state does not fit
     with pytest.raises(FileError, match="another run"):
-        worked(kit, tmp_path / "run", records, promise=Promise(0.5, 1e-6), duration=0.1)
+        worked(kit, tmp_path / "run", records, budget=PrivacyBudget(0.5, 1e-6), duration=0.1)
     (tmp_path / "run" / STATE).unlink()
-    _, peer = worked(kit, tmp_path / "run", records, promise=Promise(0.5, 1e-6), duration=0.1)
+    _, peer = worked(kit, tmp_path / "run", records, budget=PrivacyBudget(0.5, 1e-6), duration=0.1)
     assert peer.facts()["privacy"]["releases"] == 2
     assert peer.facts()["privacy"]["epsilon"] > 1.0
 
 
-def test_old_messages_are_known_after_a_restart(kit, tmp_path):
-    """What the node had heard is on disk with its own memory."""
+def test_old_messages_are_refused_after_a_restart(kit, tmp_path):
+    """The marks of the messages received are on disk with the state of the node."""
 
-    async def work(hears):
+    async def work(receives):
         peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
         host, link = peer.runtime.host, peer.runtime.links._links["b"]
-        marks = dict(link.gate.marks)
-        if hears:
-            host.hear(1, np.zeros(host.algorithm.width), (4, 7))
+        marks = dict(link.admission.marks)
+        if receives:
+            peer.runtime.transport.deliver(1, np.zeros(host.algorithm.width), (4, 7))
         await peer.run(duration=0.05)
         return marks
 
-    assert asyncio.run(work(hears=True)) == {}
-    # the same message once more is welcome: the node no longer has it
-    assert asyncio.run(work(hears=False)) == {1: (4, 6)}
+    assert asyncio.run(work(receives=True)) == {}
+    # the same message is accepted once more: the node no longer has it
+    assert asyncio.run(work(receives=False)) == {1: (4, 6)}

@@ -1,19 +1,24 @@
-"""The status of a node over HTTP: only from this machine, only to read, whatever is asked."""
+"""The status of a node over HTTP: read-only, for the same machine, whatever is asked."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from barymesh.peers import status
 from barymesh.peers.status import StatusServer, ask, metrics
 
 FACTS = {
     "name": 'a"b', "run": "r", "fingerprint": "f", "method": "sinkhorn", "healthy": True, "activations": 7,
-    "stopped": False, "error": float("nan"), "uptime": 1.5, "messages": {"sent": 3, "sent_bytes": 30}, "strangers": 0,
-    "links": {"b": {"state": "connected", "messages": 2, "bytes": 20, "refused": {"STALE": 4}}},
+    "stopped": False, "error": float("nan"), "uptime": 1.5, "sent_messages": 3, "sent_bytes": 30,
+    "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
+    "links": {
+        "b": {"state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4}}
+    },
 }  # fmt: skip
 
 
@@ -35,11 +40,30 @@ def test_the_facts_as_json():
 
 
 def test_the_facts_for_prometheus():
-    text = metrics(FACTS)
-    assert "barymesh_activations_total 7.0\n" in text
-    assert r'name="a\"b"' in text
-    assert 'barymesh_link_connected{peer="b"} 1.0' in text
-    assert 'barymesh_refused_messages_total{peer="b",reason="STALE"} 4.0' in text
+    families = {family.name: family for family in text_string_to_metric_families(metrics(FACTS))}
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for one in families.values()
+        for sample in one.samples
+    }
+    assert math.isnan(samples.pop(("barymesh_error",)))
+    assert samples == {
+        ("barymesh_info", 'a"b', "f", "r", "sinkhorn"): 1.0,
+        ("barymesh_activations_total",): 7.0,
+        ("barymesh_stopped",): 0.0,
+        ("barymesh_uptime_seconds",): 1.5,
+        ("barymesh_sent_messages_total",): 3.0,
+        ("barymesh_sent_bytes_total",): 30.0,
+        ("barymesh_repeated_messages_total",): 1.0,
+        ("barymesh_repeated_bytes_total",): 10.0,
+        ("barymesh_refused_connections_total",): 5.0,
+        ("barymesh_link_connected", "b"): 1.0,
+        ("barymesh_received_messages_total", "b"): 2.0,
+        ("barymesh_received_bytes_total", "b"): 20.0,
+        ("barymesh_refused_messages_total", "STALE", "b"): 4.0,
+    }
+    assert families["barymesh_activations"].type == "counter"
+    assert families["barymesh_stopped"].type == "gauge"
 
 
 @pytest.mark.parametrize(
@@ -61,13 +85,13 @@ def test_every_request_is_answered(request_, code):
     assert asyncio.run(asked(request_)).startswith(f"HTTP/1.1 {code} ")
 
 
-def test_a_node_that_is_stuck_is_not_well():
+def test_a_node_that_is_stuck_is_not_healthy():
     answer = asyncio.run(asked(b"GET /healthz HTTP/1.1\r\n\r\n", {**FACTS, "healthy": False}))
     assert answer.startswith("HTTP/1.1 503 ")
 
 
-def test_who_says_nothing_is_left(monkeypatch):
-    monkeypatch.setattr(status, "_PATIENCE", 0.2)
+def test_a_client_that_sends_nothing_is_disconnected(monkeypatch):
+    monkeypatch.setattr(status, "_TIMEOUT", 0.2)
     assert asyncio.run(asked(b"GET /sta")) == ""
 
 

@@ -17,7 +17,7 @@ from barymesh.datasets import mnist as mnist_module
 from barymesh.errors import FileError
 from barymesh_a2dwb import command, experiments
 from barymesh_a2dwb.claims import Verdict
-from barymesh_a2dwb.running import load_study
+from barymesh_a2dwb.storage import load_study
 from tests.studies.test_running import TINY, counted
 
 app = typer.Typer(epilog="Exit codes: 0 converged")
@@ -88,7 +88,7 @@ def test_the_summary_counts_the_answers():
     assert lines == [
         "The paper's claims: yes / undecided / no",
         "   2 /  1 /  1  A claim",
-        "What the paper could not see: yes / undecided / no",
+        "What the paper does not measure: yes / undecided / no",
         "   0 /  0 /  1  Another",
     ]
 
@@ -131,7 +131,7 @@ def test_an_interrupt_says_how_to_go_on(drawn, tmp_path, monkeypatch):
         counted(patch, "run_job", stop_after=5)
         done = call("gaussian", "--quick", "-o", tmp_path, "--workers", 1, "-q")
     assert done.exit_code == 130
-    assert "the same command goes on" in done.stderr
+    assert "the same command continues" in done.stderr
     assert drawn == []
     rest = counted(monkeypatch, "run_job")
     assert call("gaussian", "--quick", "-o", tmp_path, "--workers", 1, "-q").exit_code == 0
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_a_study_on_two_cores_and_keeps_what_is_finished(tmp_path):
     """As on a terminal, where Ctrl-C goes to the workers too; they must not complain."""
     script = tmp_path / "slow.py"
     script.write_text(SLOW)
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "out")], stderr=subprocess.PIPE, text=True, env=environment,
         start_new_session=True,
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_a_study_on_two_cores_and_keeps_what_is_finished(tmp_path):
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert said.splitlines() == [
-        f"Interrupted. Finished runs are kept in {tmp_path / 'out'}; the same command goes on from there."
+        f"Interrupted. Finished runs are kept in {tmp_path / 'out'}; the same command continues from there."
     ]
     done = len(list(data.glob("*-*.npz")))
     assert 2 <= done < 20

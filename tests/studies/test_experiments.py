@@ -121,11 +121,11 @@ def test_what_means_nothing_is_refused(options):
         plan_study(**options)
 
 
-def test_runs_of_a_sweep_are_recorded_at_the_end_and_seldom_before():
+def test_runs_of_a_sweep_are_recorded_at_the_end_and_rarely_before():
     plan = plan_study("gaussian")
     case = plan.cases["gaussian"]
     main = set(case.jobs())
     for job in plan.jobs():
-        every = case.record_every(job)
+        every = job.record_every
         assert every == (case.setting.record_every if job in main else 20)
         assert (case.setting.duration / every).is_integer()

@@ -10,8 +10,8 @@ from matplotlib import style
 from matplotlib.text import Text
 from PIL import Image
 
-from barymesh.viz.theme import dual_limits, log_limits, log_ticks, short_tv, shown_number
 from barymesh_a2dwb.figures import DPI, PRINT, WIDTH, drawings, write_figures
+from barymesh_a2dwb.panels import dual_limits, log_limits, log_ticks, short_tv
 from barymesh_a2dwb.study import LABELS
 
 from .synthetic import OPTIMUM, START, make_study, without
@@ -155,8 +155,5 @@ def test_ticks_are_few_but_enough():
     assert len(log_ticks(1e-12, 1e4)) <= 6
 
 
-def test_numbers_for_readers():
-    written = [shown_number(value) for value in (0.0, 0.012345, -1.2345e-9, 12345.678, 1e-5, np.nan)]
-    assert written == ["0", "0.0123", "−1.2 × 10⁻⁹", "12,346", "1.0 × 10⁻⁵", "–"]  # noqa: RUF001
-    assert [shown_number(10.0**k, 1) for k in (-5, -2, 0, 3)] == ["10⁻⁵", "0.01", "1", "1,000"]
+def test_a_total_variation_is_short():
     assert [short_tv(value) for value in (0.25, 0.0001, np.nan)] == ["0.250", "<0.001", "–"]  # noqa: RUF001

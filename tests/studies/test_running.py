@@ -14,15 +14,17 @@ from barymesh.decentralized.build import choose_step
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError, NumericalError
 from barymesh.network import as_network
-from barymesh.engines.simulate import Options, exact_reference, simulate
-from barymesh_a2dwb import experiments, running
-from barymesh_a2dwb.experiments import Scale, Variation, plan_study
-from barymesh_a2dwb.running import Forecast, find_reference, load_study, run_job, run_study
+from barymesh.simulate import Options, exact_reference, simulate
+from barymesh_a2dwb import experiments, fingerprints, running, runs
+from barymesh_a2dwb.experiments import StudySize, Variation, plan_study
+from barymesh_a2dwb.running import Forecast, run_study
+from barymesh_a2dwb.runs import find_reference, run_job
+from barymesh_a2dwb.storage import load_study
 
 pytestmark = pytest.mark.filterwarnings("ignore::barymesh.errors.DriftWarning")
 
 HUGE = 1e200
-TINY = Scale(
+TINY = StudySize(
     nodes=6, duration=2.0, times=(1.0, 2.0), digits=(3,), record_gaussians=0.5, record_images=1.0,
     variations=(
         Variation("step", (1.0, HUGE), ("star",), ("a2dwb", "a2dwb_naive")),
@@ -43,7 +45,7 @@ def _limited_numbers():
             super().record(now, duals, *others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "Recorder", Limited)
+        patch.setattr(runs, "Recorder", Limited)
         yield
 
 
@@ -202,7 +204,7 @@ def test_a_folder_without_a_study_or_with_files_of_another_is_refused(whole, tmp
     about = json.loads(manifest.read_text())
     about["experiments"]["gaussian"]["runs"][3]["fingerprint"] = "another"
     manifest.write_text(json.dumps(about))
-    with pytest.raises(FileError, match="other settings"):
+    with pytest.raises(FileError, match="of other settings, data or source"):
         load_study(tmp_path / "copy")
     manifest.write_text("{}")
     with pytest.raises(FileError, match="damaged"):
@@ -225,7 +227,7 @@ def test_an_interrupted_study_goes_on_and_gives_the_same_files(whole, tiny, tmp_
         rest, references = counted(patch, "run_job"), counted(patch, "find_reference")
         run_study(tiny(), tmp_path, workers=1)
     assert len(first) + len(rest) == len(tiny().jobs())
-    assert not {job for _, job, _ in first} & {job for _, job, _ in rest}
+    assert not {job for _, job, *_ in first} & {job for _, job, *_ in rest}
     assert references == []
     assert files(tmp_path) == files(expected)
 
@@ -268,7 +270,7 @@ def test_a_run_is_done_again_if_anything_changed_that_it_depends_on(whole, tiny,
         measures = [*case.problem.measures[1:], case.problem.measures[0]]
         case = replace(case, problem=case.problem.with_measures(measures, case.problem.weights))
     elif change == "program":
-        monkeypatch.setattr(running, "_program", lambda: "newer")
+        monkeypatch.setattr(fingerprints, "program_digest", lambda: "newer")
     else:
         target = tmp_path / "copy" / "data" / "gaussian" / "cycle-dcwb.npz"
         target.write_bytes(target.read_bytes()[:300])

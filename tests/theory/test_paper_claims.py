@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.decentralized.baselines.block_descent import asbcds, pasbcds
+from barymesh.block_descent import asbcds, pasbcds
 from barymesh.decentralized.baselines.steps import theoretical_step
 from barymesh.decentralized.baselines.theta import ThetaSequence
 from barymesh.oracle import build_oracle
@@ -98,7 +98,7 @@ class Quadratic:
     def value(self, x):
         return float(x.ravel() @ self.hessian @ x.ravel() / 2 - self.slope @ x.ravel())
 
-    def gradient(self, x, block, k):
+    def gradient(self, x, block):
         return (self.hessian @ x.ravel() - self.slope).reshape(self.m, -1)[block]
 
 
@@ -110,10 +110,9 @@ def test_asbcds_and_pasbcds_make_the_same_points(seed, m, d, longest):
     options = {
         "step": 0.1 / problem.smoothness,
         "iterations": 80,
-        "staleness": lambda k: ages[k],
-        "longest": longest,
+        "staleness": ages,
         "seed": seed,
-        "record": 1,
+        "record_every": 1,
     }
     start = rng.normal(size=(m, d))
     full, practical = (method(problem.gradient, start, **options) for method in (asbcds, pasbcds))
@@ -145,7 +144,7 @@ def closed_form_asbcds(problem, start, step, ages, chosen, with_missing_term):
             omega[p] = eta[j][p] + rho.sum() * direction
         i = chosen[k]
         zeta.append(zeta[k].copy())
-        zeta[k + 1][i] -= step / (m * theta[k + 1]) * problem.gradient(omega, i, k)
+        zeta[k + 1][i] -= step / (m * theta[k + 1]) * problem.gradient(omega, i)
         eta.append(lam[k + 1] + m * theta[k + 1] * (zeta[k + 1] - zeta[k]))
     return eta[-1]
 
@@ -162,9 +161,8 @@ def test_erratum_5_the_printed_closed_form_lacks_a_term(seed):
         start,
         step=step,
         iterations=count,
-        staleness=lambda k: ages[k],
-        longest=4,
-        blocks=lambda k: int(chosen[k]),
+        staleness=ages,
+        blocks=chosen,
     ).point
     printed, mended = (closed_form_asbcds(problem, start, step, ages, chosen, term) for term in (False, True))
     assert np.abs(printed - practical).max() > 1e-5
@@ -176,7 +174,7 @@ def test_erratum_5_also_without_staleness():
     rng = np.random.default_rng(1)
     problem = Quadratic.random(rng, 5, 1)
     fresh, chosen, start = np.zeros((60, 5), dtype=int), rng.integers(5, size=60), rng.normal(size=(5, 1))
-    practical = pasbcds(problem.gradient, start, step=0.1, iterations=60, blocks=lambda k: int(chosen[k])).point
+    practical = pasbcds(problem.gradient, start, step=0.1, iterations=60, blocks=chosen).point
     assert np.abs(closed_form_asbcds(problem, start, 0.1, fresh, chosen, False) - practical).max() > 1e-5
     np.testing.assert_allclose(closed_form_asbcds(problem, start, 0.1, fresh, chosen, True), practical, atol=1e-12)
 
@@ -211,10 +209,9 @@ def test_the_main_theorem_bounds_the_error_without_noise(tau):
             start,
             step=step,
             iterations=count,
-            staleness=lambda k, ages=ages: ages[k],
-            longest=tau,
+            staleness=ages,
             seed=seed,
-            record=50,
+            record_every=50,
         )
         gaps.append([problem.value(point) - best for point in found.trajectory])
     gap = np.mean(gaps, axis=0)
@@ -260,14 +257,13 @@ def test_acceleration_beats_plain_block_descent_at_the_same_step(tau):
         np.zeros((m, 1)),
         step=step,
         iterations=count,
-        staleness=lambda k: ages[k],
-        longest=tau,
-        blocks=lambda k: int(chosen[k]),
+        staleness=ages,
+        blocks=chosen,
     ).point
     plain = np.zeros((m, 1))
-    for k, i in enumerate(chosen):
+    for i in chosen:
         # fresh values, which can only help it
-        plain[i] -= step * problem.gradient(plain, i, k)
+        plain[i] -= step * problem.gradient(plain, i)
     best = problem.value(problem.optimum)
     assert problem.value(accelerated) - best < 0.5 * (problem.value(plain) - best)
 

@@ -100,10 +100,10 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_what_is_not_a_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(CurveKeyError, match="not a file"):
+    with pytest.raises(CurveKeyError, match="not a regular file"):
         KeyPair.load(tmp_path / "pipe")
     tmp_path.chmod(0o700)
-    with pytest.raises(CurveKeyError, match="not a file"):
+    with pytest.raises(CurveKeyError, match="not a regular file"):
         KeyPair.load(tmp_path)
 
 

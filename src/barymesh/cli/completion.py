@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from barymesh.cost import EUCLIDEAN, SQUARED
-from barymesh.decentralized import NETWORK_METHODS
-from barymesh.io.files import KINDS
-from barymesh.problem import PRECISIONS
+from barymesh.method_names import NETWORK_METHODS
 
 # the usual ones of all the metrics that are taken
 COSTS = (SQUARED, EUCLIDEAN, "cityblock", "chebyshev", "cosine")
 
 
-def costs(incomplete: str) -> list[str]:
-    """Names of costs."""
-    return [name for name in COSTS if name.startswith(incomplete)]
+def one_of(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """A completion that offers these names."""
 
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
 
-def kinds(incomplete: str) -> list[str]:
-    """What bare arrays can be."""
-    return [name for name in KINDS if name.startswith(incomplete)]
-
-
-def precisions(incomplete: str) -> list[str]:
-    """Kinds of arithmetic."""
-    return [name for name in PRECISIONS if name.startswith(incomplete)]
+    return complete
 
 
 def methods(incomplete: str) -> list[str]:

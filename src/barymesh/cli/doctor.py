@@ -47,7 +47,7 @@ LITTLE_MEMORY, LITTLE_DISK = GIB, GIB // 4
 TRIAL_GAP = 1e-3
 
 
-class State(StrEnum):
+class Severity(StrEnum):
     """How serious a finding is."""
 
     FINE = "fine"
@@ -56,7 +56,7 @@ class State(StrEnum):
     BROKEN = "broken"
 
 
-COLOURS = {State.FINE: "green", State.ABSENT: "dim", State.CARE: "yellow", State.BROKEN: "bold red"}
+COLOURS = {Severity.FINE: "green", Severity.ABSENT: "dim", Severity.CARE: "yellow", Severity.BROKEN: "bold red"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Finding:
     """One line of the report. Whatever is not fine says what to do."""
 
     part: str
-    state: State
+    state: Severity
     found: str
     remedy: str = ""
 
@@ -91,7 +91,7 @@ def doctor(
       barymesh doctor --json
     """
     findings = list(examine())
-    broken = any(finding.state is State.BROKEN for finding in findings)
+    broken = any(finding.state is Severity.BROKEN for finding in findings)
     if as_json:
         typer.echo(json.dumps({"works": not broken, "findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
@@ -112,25 +112,30 @@ def _guarded(look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     except Exception as error:
         name = look.__name__.strip("_")
         yield Finding(
-            name, State.BROKEN, f"{type(error).__name__}: {error}", "Reinstall: pip install --force-reinstall barymesh"
+            name,
+            Severity.BROKEN,
+            f"{type(error).__name__}: {error}",
+            "Reinstall: pip install --force-reinstall barymesh",
         )
 
 
 def _itself() -> Iterator[Finding]:
-    yield Finding("platform", State.FINE, f"{platform.platform()}, {platform.machine()}")
+    yield Finding("platform", Severity.FINE, f"{platform.platform()}, {platform.machine()}")
     place = Path(__file__).parent
     known = _installed()
     if known is None:
-        yield Finding("barymesh", State.CARE, f"{__version__} in {place}, not installed", "Install it: pip install .")
+        yield Finding(
+            "barymesh", Severity.CARE, f"{__version__} in {place}, not installed", "Install it: pip install ."
+        )
     elif known.version != __version__:
         yield Finding(
             "barymesh",
-            State.CARE,
+            Severity.CARE,
             f"{__version__} in {place}, but {known.version} is installed",
             "Reinstall it, or look at PYTHONPATH: another copy comes first",
         )
     else:
-        yield Finding("barymesh", State.FINE, f"{__version__} in {place}")
+        yield Finding("barymesh", Severity.FINE, f"{__version__} in {place}")
     needed = None if known is None else known.metadata["Requires-Python"]
     yield _compared("Python", platform.python_version(), needed or "", f"{sys.executable}", "Install a newer Python")
 
@@ -141,7 +146,7 @@ def _packages() -> Iterator[Finding]:
             remedy = f"pip install --upgrade '{needed.name}{needed.specifier}'"
             found = _version(needed.name)
             if found is None:
-                yield Finding(needed.name, State.BROKEN, f"missing; {needed.specifier} is needed", remedy)
+                yield Finding(needed.name, Severity.BROKEN, f"missing; {needed.specifier} is needed", remedy)
             else:
                 yield _compared(needed.name, found, str(needed.specifier), "", remedy)
 
@@ -159,18 +164,18 @@ def _kernels() -> Iterator[Finding]:
         )
     except RuntimeError as error:
         # what numba raises if it can keep compiled code nowhere
-        yield Finding("compiled kernels", State.BROKEN, str(error), elsewhere)
+        yield Finding("compiled kernels", Severity.BROKEN, str(error), elsewhere)
         return
     took = time.perf_counter() - began
     stats = anderson_kernels.advance.stats
     from_cache = sum(stats.cache_hits.values()) > 0
     how = "loaded from" if from_cache else "compiled, and kept in"
-    yield Finding("compiled kernels", State.FINE, f"{how} {stats.cache_path}")
+    yield Finding("compiled kernels", Severity.FINE, f"{how} {stats.cache_path}")
     mean = float(result.weights @ result.support.points[:, 0])
     right = result.success and result.gap + 1e-12 >= 0 and result.gap < TRIAL_GAP and abs(mean) < 1e-3
     yield Finding(
         "a barycenter",
-        State.FINE if right else State.BROKEN,
+        Severity.FINE if right else Severity.BROKEN,
         f"mean {mean:.0e} (it is 0), certified gap {result.gap:.0e}, {took:.1f} s",
         "" if right else "Delete the compiled kernels (*.nbi and *.nbc in the folder above), and try again",
     )
@@ -188,12 +193,12 @@ def _threads() -> Iterator[Finding]:
     if threads > max(1, round(allowed)):
         yield Finding(
             "cores",
-            State.CARE,
+            Severity.CARE,
             found,
             f"Set NUMBA_NUM_THREADS={max(1, int(allowed))}: more threads than cores wait for one another",
         )
     else:
-        yield Finding("cores", State.FINE, found)
+        yield Finding("cores", Severity.FINE, found)
 
 
 def _blas() -> Iterator[Finding]:
@@ -201,9 +206,9 @@ def _blas() -> Iterator[Finding]:
 
     try:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        yield Finding("BLAS", State.FINE, f"{blas['name']} {blas.get('version', '')}".strip())
+        yield Finding("BLAS", Severity.FINE, f"{blas['name']} {blas.get('version', '')}".strip())
     except (KeyError, TypeError):
-        yield Finding("BLAS", State.FINE, "unknown to NumPy; it is used in few places only")
+        yield Finding("BLAS", Severity.FINE, "unknown to NumPy; it is used in few places only")
 
 
 def _sockets() -> Iterator[Finding]:
@@ -212,12 +217,12 @@ def _sockets() -> Iterator[Finding]:
     found = f"libzmq {zmq.zmq_version()}"
     missing = [name for name in ("curve", "ipc") if not zmq.has(name)]
     if missing == ["ipc"] and os.name == "nt":
-        yield Finding("sockets", State.CARE, f"{found} without ipc", "engine='processes' needs Linux or macOS")
+        yield Finding("sockets", Severity.CARE, f"{found} without ipc", "engine='processes' needs Linux or macOS")
     elif missing:
         remedy = "Take the wheel, which has it: pip install --force-reinstall --only-binary pyzmq pyzmq"
-        yield Finding("sockets", State.BROKEN, f"{found} without {' and '.join(missing)}", remedy)
+        yield Finding("sockets", Severity.BROKEN, f"{found} without {' and '.join(missing)}", remedy)
     else:
-        yield Finding("sockets", State.FINE, f"{found}, with encryption (CURVE)")
+        yield Finding("sockets", Severity.FINE, f"{found}, with encryption (CURVE)")
 
 
 def _clock() -> Iterator[Finding]:
@@ -226,12 +231,12 @@ def _clock() -> Iterator[Finding]:
     if now < written:
         yield Finding(
             "clock",
-            State.CARE,
+            Severity.CARE,
             f"{shown}, before barymesh was installed",
             "Set it, or turn on NTP: peers compare clocks",
         )
     else:
-        yield Finding("clock", State.FINE, shown)
+        yield Finding("clock", Severity.FINE, shown)
 
 
 def _room() -> Iterator[Finding]:
@@ -258,7 +263,7 @@ def _optional() -> Iterator[Finding]:
         part, install = f"[{extra}]", f"pip install 'barymesh[{extra}]'"
         if not own:
             remedy = "Reinstall barymesh: its metadata are older than its source"
-            yield Finding(part, State.CARE, f"{purpose}; unknown to this installation", remedy)
+            yield Finding(part, Severity.CARE, f"{purpose}; unknown to this installation", remedy)
             continue
         versions = {one.name: _version(one.name) for one in own}
         old = [
@@ -269,17 +274,17 @@ def _optional() -> Iterator[Finding]:
         told = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
         missing = [name for name, found in versions.items() if not found]
         if missing:
-            yield Finding(part, State.ABSENT, f"{purpose}; missing: {', '.join(missing)}", install)
+            yield Finding(part, Severity.ABSENT, f"{purpose}; missing: {', '.join(missing)}", install)
         elif old:
             wanted = ", ".join(f"{one.name}{one.specifier}" for one in old)
-            yield Finding(part, State.CARE, f"{told}; {wanted} is needed for {purpose}", install)
+            yield Finding(part, Severity.CARE, f"{told}; {wanted} is needed for {purpose}", install)
         else:
-            yield Finding(part, State.FINE, f"{purpose}: {told}")
+            yield Finding(part, Severity.FINE, f"{purpose}: {told}")
     if shutil.which("ffmpeg"):
-        yield Finding("ffmpeg", State.FINE, f"animations in .mp4: {shutil.which('ffmpeg')}")
+        yield Finding("ffmpeg", Severity.FINE, f"animations in .mp4: {shutil.which('ffmpeg')}")
     else:
         remedy = "Install it with the system's packages; .gif and .html need nothing"
-        yield Finding("ffmpeg", State.ABSENT, "animations in .mp4", remedy)
+        yield Finding("ffmpeg", Severity.ABSENT, "animations in .mp4", remedy)
 
 
 def _compared(part: str, found: str, needed: str, more: str, remedy: str) -> Finding:
@@ -287,12 +292,12 @@ def _compared(part: str, found: str, needed: str, more: str, remedy: str) -> Fin
 
     told = f"{found}{f' in {more}' if more else ''}"
     if SpecifierSet(needed).contains(found, prereleases=True):
-        return Finding(part, State.FINE, told)
-    return Finding(part, State.BROKEN, f"{told}; {needed} is needed", remedy)
+        return Finding(part, Severity.FINE, told)
+    return Finding(part, Severity.BROKEN, f"{told}; {needed} is needed", remedy)
 
 
 def _enough(part: str, left: float, little: float, found: str, remedy: str) -> Finding:
-    return Finding(part, State.CARE, found, remedy) if left < little else Finding(part, State.FINE, found)
+    return Finding(part, Severity.CARE, found, remedy) if left < little else Finding(part, Severity.FINE, found)
 
 
 def _installed() -> Distribution | None:
@@ -354,7 +359,7 @@ def _print(findings: list[Finding], broken: bool) -> None:
             Text(finding.part), Text(finding.state, COLOURS[finding.state]), Text(finding.found), Text(finding.remedy)
         )
     console.print(table)
-    count: Any = sum(finding.state is State.BROKEN for finding in findings)
+    count: Any = sum(finding.state is Severity.BROKEN for finding in findings)
     console.print(
         f"\n{count} broken: do what the last column says, then run this again."
         if broken

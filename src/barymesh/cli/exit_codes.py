@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, errors as words, and an output folder that can be written."""
+"""How a command ends: exit codes, errors as one line, and an output folder that can be written."""
 
 from __future__ import annotations
 
@@ -7,13 +7,39 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from barymesh.errors import BarymeshError, FileError
+from barymesh.status import Status
 
-BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 3, 4, 130
+if TYPE_CHECKING:
+    from barymesh.result import Result
+
+USAGE, BAD_INPUT, NOT_CONVERGED, OUT_OF_TIME, INTERRUPTED = 2, 3, 4, 5, 130
+MEANINGS = {
+    0: "converged ('barymesh compare': no method failed)",
+    USAGE: "wrong usage",
+    BAD_INPUT: "bad input, nothing was computed",
+    NOT_CONVERGED: "stopped at max_iter, or one of several methods failed",
+    OUT_OF_TIME: "out of time before reaching the tolerance, as methods that never stop by themselves always are",
+    INTERRUPTED: "interrupted",
+}
+WRITTEN = "With 4, 5 and 130 the result so far was written."
+EPILOG = f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in MEANINGS.items())}. {WRITTEN}"
+CODES = {
+    Status.CONVERGED: 0,
+    Status.MAX_ITERATIONS: NOT_CONVERGED,
+    Status.STOPPED: NOT_CONVERGED,
+    Status.OUT_OF_TIME: OUT_OF_TIME,
+    Status.INTERRUPTED: INTERRUPTED,
+}
+
+
+def exit_code(result: Result) -> int:
+    """The exit code of a command that computed one barycenter."""
+    return CODES[result.status]
 
 
 def finish(work: Callable[[], int], as_json: bool) -> NoReturn:
@@ -32,6 +58,7 @@ def finish(work: Callable[[], int], as_json: bool) -> NoReturn:
 
 
 def error_as_json(error: BarymeshError) -> dict[str, str]:
+    """The class and the message of an error."""
     return {"error": type(error).__name__, "message": str(error)}
 
 

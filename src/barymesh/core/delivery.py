@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from barymesh.core.compiling import compiled, compiled_parallel
 from barymesh.core.faults import FIRST_32, NEVER, SECOND_32, arrival, number_key
-from barymesh.scenario.ticks import TICKS
+from barymesh.core.times import TICKS
 
 # in ticks: so long ago that every message has arrived, and so far ahead that it never does
 LONG_AGO, FAR_AHEAD = -(1 << 29), 1 << 29

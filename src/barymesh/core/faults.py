@@ -12,10 +12,8 @@ import numpy as np
 
 from barymesh.core.compiling import compiled, compiled_inline, compiled_parallel
 from barymesh.core.counter_random import DELAYS, key, mixed, sine_and_cosine, unit, word
+from barymesh.core.times import CATEGORICAL, FOREVER, LOG_NORMAL, SPACED, TICK, TICKS
 from barymesh.core.vector_math import fast_log
-from barymesh.scenario.delays import CATEGORICAL, LOG_NORMAL, SPACED
-from barymesh.scenario.faults import FOREVER
-from barymesh.scenario.ticks import TICK, TICKS
 
 NEVER = FOREVER
 # further numbers drawn for a message: for the delay, the delay of its copy, and one for each kind of fault

@@ -9,7 +9,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
 from bokeh.palettes import Magma256
 
-from barymesh.dashboard.scene import Barycenter, Columns, Floats, Nodes, Scene
+from barymesh.dashboard.scene import Barycenter, Columns, Floats, NodeTable, Scene
 from barymesh.record import NodeState
 from barymesh.subsample import evenly
 from barymesh.viz.bokeh_network import edge_columns, network_figure, node_columns
@@ -99,7 +99,7 @@ class Figures:
 
     # ---- the network
 
-    def _network(self, nodes: Nodes) -> None:
+    def _network(self, nodes: NodeTable) -> None:
         plot = self._add("network", network_figure(_nodes(nodes), _edges(nodes), "", height=430))
         dots, lines = _source(plot, "nodes"), _source(plot, "edges")
 
@@ -218,7 +218,7 @@ def _values(panel: Panel, scene: Scene, run: Columns) -> tuple[Floats, Floats]:
     return time[ends[1:]], np.divide(sent, took, out=np.full(sent.size, np.nan), where=took > 0)
 
 
-def _nodes(nodes: Nodes) -> dict[str, Any]:
+def _nodes(nodes: NodeTable) -> dict[str, Any]:
     notes = nodes.notes or [""] * len(nodes.names)
     told = [
         "; ".join(filter(None, [f"{distance_text(error)} from the mean", note]))
@@ -227,7 +227,7 @@ def _nodes(nodes: Nodes) -> dict[str, Any]:
     return node_columns(nodes.names, nodes.positions, nodes.errors, nodes.states, MARKERS, LOUD, told)
 
 
-def _edges(nodes: Nodes) -> dict[str, Any]:
+def _edges(nodes: NodeTable) -> dict[str, Any]:
     ends = [f"{nodes.names[i]} – {nodes.names[j]}: " for i, j in nodes.edges]  # noqa: RUF001
     told = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
     return edge_columns(nodes.positions, nodes.edges, nodes.staleness, told)

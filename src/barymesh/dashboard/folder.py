@@ -20,7 +20,7 @@ from barymesh.dashboard.scene import (
     MOST_NODES,
     Barycenter,
     Columns,
-    Nodes,
+    NodeTable,
     Scene,
     distances,
     layout,
@@ -105,7 +105,7 @@ class FolderSource:
         support = Support.of_grid(Grid(*map(tuple, grid))) if grid else Support(arrays["points"])
         history = {name.removeprefix("history_"): a for name, a in arrays.items() if name.startswith("history_")}
         counts = {name: facts[name] for name in ("activations", "messages", "bytes") if name in facts}
-        clock = Clock(facts["clock"], bool(facts.get("virtual")))
+        clock = TimeAxis(facts["clock"], bool(facts.get("virtual")))
         return Scene(
             title=title,
             status=f"At work: {clock.reading(facts['now'], facts['until'])}.",
@@ -123,10 +123,10 @@ class FolderSource:
             counts=_counts(facts["size"], facts.get("links"), facts.get("network"), counts),
         )
 
-    def _nodes(self, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Nodes:
+    def _nodes(self, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NodeTable:
         edges = arrays.get("edges", np.empty((0, 2))).astype(np.intp)
         size = arrays["shown"].size
-        return Nodes(
+        return NodeTable(
             names=[str(k) for k in arrays["shown"]],
             positions=arrays["positions"] if "positions" in arrays else self._placed(size, edges),
             errors=arrays["errors"].astype(float),
@@ -146,7 +146,7 @@ class FolderSource:
     def _over(self, path: Path) -> Scene:
         result = Result.load(path)
         size, network = len(result.node_weights), result.network
-        clock = Clock("iterations" if network is None else "time", virtual=True)
+        clock = TimeAxis("iterations" if network is None else "time", virtual=True)
         chosen, nodes = evenly(size, MOST_PICTURED), None
         counts: dict[str, Any] = {"gap": result.gap}
         if network is not None:
@@ -156,7 +156,7 @@ class FolderSource:
             edges = few if size <= MOST_NODES else few[:0]
             state = NodeState.CONVERGED if result.status is Status.CONVERGED else NodeState.ENDED
             known = network.known_positions if size <= MOST_NODES else None
-            nodes = Nodes(
+            nodes = NodeTable(
                 names=[str(k) for k in shown],
                 positions=self._placed(shown.size, edges) if known is None else known,
                 errors=distances(result.node_weights, result.weights)[shown],
@@ -184,7 +184,7 @@ class FolderSource:
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeAxis:
     """What a run's time is measured by: the ``column`` of its history."""
 
     column: str

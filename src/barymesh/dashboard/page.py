@@ -13,7 +13,7 @@ from jinja2 import Environment
 
 from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
 from barymesh.dashboard.look import SCRIPT, STYLE, TEMPLATE
-from barymesh.dashboard.scene import Barycenter, Nodes, Scene
+from barymesh.dashboard.scene import Barycenter, NodeTable, Scene
 from barymesh.record import NodeState
 from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
 from barymesh.viz.bokeh_plots import PAINT
@@ -116,7 +116,7 @@ def facts_of(scene: Scene) -> dict[str, Any]:
     }
 
 
-def _rows(nodes: Nodes) -> list[list[str]]:
+def _rows(nodes: NodeTable) -> list[list[str]]:
     """The table of nodes: what needs attention first, then those farthest from agreement."""
     notes = nodes.notes or [""] * len(nodes.names)
     # news by node: the oldest over any of its edges
@@ -142,7 +142,7 @@ def _ago(age: float) -> str:
     return "never" if np.isinf(age) else f"{age:.2g} s ago"
 
 
-def _network_words(nodes: Nodes) -> str:
+def _network_words(nodes: NodeTable) -> str:
     drawn = "" if len(nodes.names) == nodes.total else f", {len(nodes.names):,} of them drawn"
     links = "" if len(nodes.edges) == nodes.links else f" ({len(nodes.edges):,} drawn)"
     known = nodes.errors[np.isfinite(nodes.errors)]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.dashboard.folder import in_bytes
-from barymesh.dashboard.scene import Barycenter, Columns, Nodes, Scene, distances, layout, thinned
+from barymesh.dashboard.scene import Barycenter, Columns, NodeTable, Scene, distances, layout, thinned
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance
 from barymesh.peers.network_file import NetworkFile
@@ -36,7 +36,7 @@ COLUMNS = ("time", "consensus_distance", "distance", "error", "activations", "me
 
 
 @dataclass(frozen=True)
-class Place:
+class StatusAddress:
     """A node to ask: its ``name``, if it is known, and where its status is served, if it is."""
 
     name: str | None
@@ -48,7 +48,7 @@ class PeersSource:
     """Asks all ``places`` at every look, and remembers. ``network``: who they are, and who talks to whom; without it,
     what the nodes themselves say of their neighbours."""
 
-    def __init__(self, places: Sequence[Place], network: NetworkFile | None = None, where: str = "") -> None:
+    def __init__(self, places: Sequence[StatusAddress], network: NetworkFile | None = None, where: str = "") -> None:
         self.places, self.network, self.where = places, network, where
         self._facts: dict[str, Mapping[str, Any]] = {}
         self._estimates: dict[str, NDArray[np.float64]] = {}
@@ -67,7 +67,9 @@ class PeersSource:
                 f"No node of {path} has a status port, so there is nothing to ask. Make the network with status=PORT "
                 "for the nodes on this machine."
             )
-        return cls([Place(node.name, "127.0.0.1", node.status_port) for node in network.nodes], network, str(path))
+        return cls(
+            [StatusAddress(node.name, "127.0.0.1", node.status_port) for node in network.nodes], network, str(path)
+        )
 
     def scene(self) -> Scene:
         """What the nodes say now."""
@@ -89,7 +91,7 @@ class PeersSource:
             status=_status(states),
             running=any(one in (NodeState.WORKING, NodeState.STARTING, NodeState.STUCK) for one in states),
             runs={"network": self._history()},
-            nodes=Nodes(
+            nodes=NodeTable(
                 names, self._placed(len(names), edges), errors, states, edges, self._staleness(names, edges, answers),
                 len(names), len(edges), [self._note(name, answers) for name in names],
             ),
@@ -100,7 +102,7 @@ class PeersSource:
     # ---- asking
 
     def _answers(self) -> dict[str, Mapping[str, Any]]:
-        """What the nodes that answer say now, by name. Nodes of other networks are not listened to."""
+        """What the nodes that answer say now, by name. Nodes of other networks are left out."""
         there = [place for place in self.places if place.port is not None]
         answers: dict[str, Mapping[str, Any]] = {}
         for place, (facts, estimate) in zip(there, self._pool.map(_asked, there), strict=True):
@@ -131,7 +133,7 @@ class PeersSource:
         before = self._facts.get(name)
         if before is not None:
             # it was here, and does not answer any more
-            return NodeState.ENDED if before["stopped"] and not before.get("stays") else NodeState.DEAD
+            return NodeState.ENDED if before["stopped"] and not before.get("keeps_running") else NodeState.DEAD
         links = [one["links"][name] for one in answers.values() if name in one["links"]]
         if any(one["state"] == LinkState.CONNECTED and _fresh(one) for one in links):
             return NodeState.ELSEWHERE
@@ -166,7 +168,6 @@ class PeersSource:
     ) -> None:  # fmt: skip
         if not self._facts:
             return
-        sent = [facts["messages"] for facts in self._facts.values()]
         believed = [facts["error"] for facts in self._facts.values() if facts["error"] is not None]
         consensus = np.nan
         if len(estimates) == len(names) and len(edges):
@@ -178,8 +179,8 @@ class PeersSource:
                 float(np.nanmax(errors)) if np.isfinite(errors).any() else np.nan,
                 max(believed, default=np.nan),
                 float(sum(facts["activations"] for facts in self._facts.values())),
-                float(sum(one["sent"] for one in sent)),
-                float(sum(one["sent_bytes"] for one in sent)),
+                float(sum(facts["sent_messages"] for facts in self._facts.values())),
+                float(sum(facts["sent_bytes"] for facts in self._facts.values())),
             )
         )
         if len(self._rows) > MOST_KEPT:
@@ -215,7 +216,7 @@ class PeersSource:
         return told
 
 
-def _asked(place: Place) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _asked(place: StatusAddress) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     assert place.port is not None
     facts = ask(place.port, PATIENCE, place.host)
     return facts, None if facts is None else ask(place.port, PATIENCE, place.host, "/estimate")

@@ -23,7 +23,7 @@ MOST_NODES, MOST_EDGES, MOST_ROWS = 2000, 4000, 1000
 
 
 @dataclass(frozen=True)
-class Nodes:
+class NodeTable:
     """The nodes that are drawn: ``names (m,)``, ``positions (m, 2)``, ``errors (m,)`` (total variation from the mean of
     all, NaN where unknown), ``states (m,)``, ``edges (E, 2)`` between them and ``staleness (E,)``, seconds since what
     was last heard over each was sent (NaN where unknown). ``notes``: further words about each. ``total``, ``links``:
@@ -67,7 +67,7 @@ class Scene:
     runs: Mapping[str, Columns] = field(default_factory=dict)
     clock: str = "time"
     unit: str = "s"
-    nodes: Nodes | None = None
+    nodes: NodeTable | None = None
     barycenter: Barycenter | None = None
     counts: Mapping[str, str] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import platformdirs
 from numpy.typing import NDArray
 
 from barymesh.datasets.digits import Collection, Digits, check_request
@@ -70,7 +71,8 @@ def mnist(digit: int, count: int, source: str | Path = "auto") -> Digits:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: BARYMESH_CACHE, else ``barymesh`` in XDG_CACHE_HOME, else ``~/.cache/barymesh``.
+    """The folder for downloads: BARYMESH_CACHE, or else the user's cache folder of the operating system (on Linux
+    ``barymesh`` in XDG_CACHE_HOME, or else ``~/.cache/barymesh``).
 
     Returns
     -------
@@ -80,7 +82,7 @@ def cache_folder() -> Path:
     own = os.environ.get("BARYMESH_CACHE")
     if own:
         return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "barymesh"
+    return platformdirs.user_cache_path("barymesh", appauthor=False)
 
 
 def _collection(source: str | Path) -> Collection:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import real_number, whole_number
-from barymesh.decentralized import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes, SynchronousAlgorithm
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.decentralized.baselines.conserving import ConservingA2DWB
@@ -22,6 +21,7 @@ from barymesh.decentralized.tree import SpanningTree
 from barymesh.errors import OptionError
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
+from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.methods.entropic import Entropic
 from barymesh.network.topology import Network
 from barymesh.problem import Problem

@@ -17,6 +17,7 @@ from barymesh.core import delivery as kernels
 from barymesh.core import faults as fault_kernels
 from barymesh.core import inbox as inbox_kernels
 from barymesh.core.aligned import aligned
+from barymesh.core.times import TICKS, whole_ticks
 from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.inbox import NOWHERE, Inbox, ListedInbox
 from barymesh.decentralized.transport import Transport, padded
@@ -24,7 +25,6 @@ from barymesh.network.topology import Network
 from barymesh.resources import memory
 from barymesh.scenario.delays import Delay
 from barymesh.scenario.faults import FaultTable
-from barymesh.scenario.ticks import TICKS, whole_ticks
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -128,14 +128,18 @@ class Runtime:
         self._stop = asyncio.Event()
         self._random = np.random.default_rng()
         self.store = None if state_file is None else SlotFile(state_file, len(self.memory.pack()))
+        try:
+            if self.store is not None and (kept := self.store.read()) is not None:
+                self.memory.unpack(kept)
+                _log.info("continuing after %d activations", self.host.activations)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file of the state."""
         if self.store is not None:
-            try:
-                if (kept := self.store.read()) is not None:
-                    self.memory.unpack(kept)
-                    _log.info("continuing after %d activations", self.host.activations)
-            except BaseException:
-                self.store.close()
-                raise
+            self.store.close()
 
     def warm_up(self) -> None:
         """Compile what is not compiled yet, which may take half a minute, before others depend on this process."""

@@ -34,7 +34,7 @@ class SocketTransport(Transport):
 
     def receive(self, batch: Batch) -> ListedInbox:
         for message in self.links.newest().values():
-            self._take(message.sender, message.vector(), message.mark)
+            self.deliver(message.sender, message.vector(), message.mark)
         return self.inbox(batch.rows)
 
     def inbox(self, rows: NDArray[np.intp]) -> ListedInbox:
@@ -46,10 +46,11 @@ class SocketTransport(Transport):
         self.sequence += 1
         for row, message, receiver in zip(batch.rows, messages, receivers.tolist(), strict=True):
             node = int(self.nodes.ids[row])
-            self._take(node, message, (self.incarnation, self.sequence))
+            self.deliver(node, message, (self.incarnation, self.sequence))
             self.links.publish(node, self.incarnation, self.sequence, message, None if receiver < 0 else receiver)
 
-    def _take(self, sender: int, vector: Floats, mark: tuple[int, int]) -> None:
+    def deliver(self, sender: int, vector: Floats, mark: tuple[int, int]) -> None:
+        """The newest message ``(width,)`` of a node, with its (incarnation, sequence)."""
         place = self.row.get(sender)
         if place is not None:
             self.rows[place, : self.width] = vector

@@ -108,8 +108,7 @@ class Worker:
 
     def close(self) -> None:
         """Close the file of the state."""
-        if self.runtime.store is not None:
-            self.runtime.store.close()
+        self.runtime.close()
 
 
 def loaded(problem: Problem) -> Problem:

@@ -1,4 +1,4 @@
-"""Measures that stay where they are: only the worker that has their node ever reads them."""
+"""Measures that are loaded only where they are needed: by the worker that hosts their node."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
 
 
 class Lazy(Measure):
-    """A measure that is loaded by the worker which has its node, never by the caller.
+    """A measure that is loaded by the worker that hosts its node, never by the caller.
 
     Parameters
     ----------
     source : path or function
         The path of a file of one measure (as for ``read_measures``), or a function that returns what a list of measures
-        may hold. A worker that is started again loads it again, and must get the same.
+        may hold. A worker that is restarted loads it again, and must get the same.
     *arguments
         What the function is called with.
     at : str, optional
@@ -43,12 +43,12 @@ class Lazy(Measure):
         self.source, self.arguments, self.at = source, arguments, at
 
     def load(self) -> Any:
-        """Load it, here and now.
+        """Load it in this process.
 
         Returns
         -------
-        Measure, array, or whatever else stands for one
-            What it stands for; a MeasureError says why it cannot be had.
+        Measure, array, or anything else that a list of measures may hold
+            The measure; a MeasureError says why it cannot be loaded.
         """
         from barymesh.io.files import read_measure
 
@@ -71,8 +71,8 @@ class Lazy(Measure):
 
     def _refuse(self) -> NoReturn:
         raise MeasureError(
-            f"{self!r} is not known here. Run it on a network with engine='processes' or engine='ray', with support= "
-            "given, an absolute reg, and no reference."
+            f"{self!r} is loaded only by workers. Run it on a network with engine='processes' or engine='ray', with "
+            "support= given, an absolute reg, and no reference."
         )
 
     def __repr__(self) -> str:

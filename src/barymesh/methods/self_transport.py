@@ -12,13 +12,11 @@ small on what varies slowly, which is what makes plain Sinkhorn iteration slow t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from barymesh.decentralized.algorithm import Floats
+from barymesh.oracle.base import Floats
+from barymesh.oracle.gibbs import smoothing
 from barymesh.problem import Problem
-from barymesh.resources import memory
 
 # the symmetric iteration halves its error each time, and it only shapes a direction
 ITERATIONS = 10
@@ -30,7 +28,7 @@ class SelfTransport:
 
     def __init__(self, problem: Problem) -> None:
         self.size = problem.support.size
-        self.smooth = _kernel(problem)
+        self.smooth = smoothing(problem.support, problem.cost, problem.reg)
 
     def response(self, log_q: Floats, v: Floats) -> Floats:
         """``v - S v`` for the measure with logarithms ``log_q (n,)``, up to a constant; its mean under q is 0."""
@@ -48,28 +46,3 @@ class SelfTransport:
         for_each_atom = self.smooth(u * v) / masses
         answer = v - self.smooth(u * for_each_atom) / masses
         return np.asarray(answer - q @ answer)
-
-
-def _kernel(problem: Problem) -> Callable[[Floats], Floats]:
-    """``v -> sum_y exp(-c(z, y)/reg) v(y)`` on the support: axis by axis on a grid, else by one matrix."""
-    grid, separable = problem.support.grid, problem.cost.separable
-    if grid is not None and separable is not None:
-        matrices = [np.exp(-separable(axis[:, None] - axis[None, :]) / problem.reg) for axis in grid.axes]
-
-        def by_axes(v: Floats) -> Floats:
-            block = v
-            for matrix in matrices:
-                # takes the first axis off and puts the result last: after all of them the order is back
-                block = block.reshape(len(matrix), -1).T @ matrix.T
-            return block.ravel()
-
-        return by_axes
-    size = problem.support.size
-    memory.require(8 * size**2, f"The matrix between {size} support points", "Use fewer support points, or a grid.")
-    if problem.cost.matrix_given is None:
-        kernel = np.exp(-problem.cost.matrix(problem.support.points, problem.support.points) / problem.reg)
-    else:
-        # costs to the atoms are all there is: to an atom and back
-        there = np.exp(-problem.cost.matrix_given / problem.reg)
-        kernel = there @ there.T
-    return lambda v: np.asarray(kernel @ v)

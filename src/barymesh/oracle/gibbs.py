@@ -13,8 +13,11 @@ import numpy as np
 
 from barymesh.core import gibbs as kernels
 from barymesh.core.matmul import LANES, padded
+from barymesh.cost import Cost
 from barymesh.oracle.base import Floats
+from barymesh.resources import memory
 from barymesh.support.grid import Grid
+from barymesh.support.points import Support
 
 # below this many products of two numbers, starting threads costs more than it saves
 SERIAL_PRODUCTS = 100_000
@@ -74,3 +77,34 @@ def line_exponents(support: Grid, grid: Grid, form: Callable[[Floats], Floats], 
 
 def _spacing(grid: Grid) -> float:
     return (grid.upper[0] - grid.lower[0]) / (grid.shape[0] - 1)
+
+
+def axis_exponents(support: Grid, grid: Grid, form: Callable[[Floats], Floats], reg: float) -> list[Floats]:
+    """``c/reg`` between two grids axis by axis, each ``(n_a, N_a)``, for a cost that adds up over the axes."""
+    return [form(z[:, None] - y[None, :]) / reg for z, y in zip(support.axes, grid.axes, strict=True)]
+
+
+def smoothing(support: Support, cost: Cost, reg: float) -> Callable[[Floats], Floats]:
+    """``v -> K v`` on the support, ``K = exp(-c/reg)`` between its own points: axis by axis on a grid, else by one
+    matrix."""
+    grid, form = support.grid, cost.separable
+    if grid is not None and form is not None:
+        matrices = [np.exp(-exponents) for exponents in axis_exponents(grid, grid, form, reg)]
+
+        def by_axes(v: Floats) -> Floats:
+            block = v
+            for matrix in matrices:
+                # takes the first axis off and puts the result last: after all of them the order is back
+                block = block.reshape(len(matrix), -1).T @ matrix.T
+            return block.ravel()
+
+        return by_axes
+    size = support.size
+    memory.require(8 * size**2, f"The matrix between {size} support points", "Use fewer support points, or a grid.")
+    if cost.matrix_given is None:
+        kernel = np.exp(-cost.matrix(support.points, support.points) / reg)
+    else:
+        # costs to the atoms are all there is: to an atom and back
+        there = np.exp(-cost.matrix_given / reg)
+        kernel = there @ there.T
+    return lambda v: np.asarray(kernel @ v)

@@ -10,6 +10,7 @@ from barymesh.core import grid as kernels
 from barymesh.core.matmul import padded
 from barymesh.measures.base import Atoms
 from barymesh.oracle.base import Floats, Indices, Oracle
+from barymesh.oracle.gibbs import axis_exponents
 from barymesh.support.grid import Grid
 
 # log-range that a chunk's numbers may span: e^-670 is above 2^-970
@@ -69,7 +70,7 @@ class GridOracle(Oracle):
         self.whole = np.array([[0, side] for side in support.shape])
         width = grid.shape[-1]
         self.padded_position = self.position // width * padded(width) + self.position % width
-        exponents = [form(z[:, None] - y[None, :]) / reg for z, y in zip(support.axes, grid.axes, strict=True)]
+        exponents = axis_exponents(support, grid, form, reg)
         self.to_atoms = Passage(exponents, dtype)
         self.to_support = Passage([np.ascontiguousarray(k.T) for k in exponents], dtype)
         self.scratch = np.array([self.size, _largest_intermediate(support.shape, grid.shape), self.atom_count])

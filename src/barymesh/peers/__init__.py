@@ -1,1 +1,1 @@
-"""Peers on a real network: what they say to one another, who they are, and the links between them."""
+"""The application for networks of organisations: network file and kits, node, status and log."""

@@ -1,4 +1,4 @@
-"""The log of a node, on standard error: lines for people, or JSON for machines."""
+"""The log of a node, on standard error: text for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-# what every record has; the rest was given by whoever logged it (or has a name with _, which some libraries add)
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# the attributes that every record has; the others are facts of the event (or begin with _, as some libraries add)
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class LogForm(StrEnum):
-    """How a log is written."""
+    """The form of a log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: ``time`` (UTC), ``level``, ``part``, ``message``, the facts ``always`` given, and those
-    of the event, such as the peer and the reason."""
+    """One JSON object per line: ``time`` (UTC), ``level``, ``part``, ``message``, the ``common`` facts, and the
+    facts of the event, such as the peer and the reason."""
 
-    def __init__(self, always: dict[str, Any]) -> None:
+    def __init__(self, common: dict[str, Any]) -> None:
         super().__init__()
-        self._always = always
+        self._common = common
 
     def format(self, record: logging.LogRecord) -> str:
         facts = {
@@ -33,19 +33,19 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "part": record.name.removeprefix("barymesh."),
             "message": record.getMessage(),
-            **self._always,
-            **{name: value for name, value in vars(record).items() if name not in _USUAL and name[0] != "_"},
+            **self._common,
+            **{name: value for name, value in vars(record).items() if name not in _STANDARD and name[0] != "_"},
         }
         if record.exc_info:
             facts["trace"] = self.formatException(record.exc_info)
-        # what came from outside may be anything: in ASCII it can do no harm to a terminal
+        # text from outside may be anything: in ASCII it cannot harm a terminal
         return json.dumps(facts, default=str)
 
 
-def write_logs(form: LogForm, level: str, always: dict[str, Any]) -> None:
-    """Write the log of this process from ``level`` on, with the facts ``always`` in every JSON line."""
+def write_logs(form: LogForm, level: str, common: dict[str, Any]) -> None:
+    """Write the log of this process from ``level`` on, with the ``common`` facts in every JSON line."""
     handler = logging.StreamHandler()
     handler.setFormatter(
-        JsonLines(always) if form is LogForm.JSON else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+        JsonLines(common) if form is LogForm.JSON else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(handlers=[handler], level=level)

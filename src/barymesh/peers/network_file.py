@@ -1,7 +1,7 @@
-"""A network of organisations as files: the public ``network.toml`` that all share, and a start-up kit for each node.
+"""The files of a network of organisations: the public ``network.toml``, and a start-up kit for each node.
 
-Whoever has the same fingerprint has the same file: same problem, same graph, same keys. Peers with different files
-never use each other's messages.
+Two files with the same fingerprint have the same content: problem, graph and keys. Peers with different files never use
+each other's messages.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from barymesh.cli.config import given_value
-from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.io.atomic import write_text
+from barymesh.io.validation import explained
+from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network.topology import Network
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
@@ -35,10 +36,10 @@ NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
-# a name of a folder everywhere, and nothing that a shell would read otherwise
+# safe as the name of a folder and in a shell
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_EVERYWHERE = re.compile(r"tcp://(\*|0\.0\.0\.0|\[[0:]+\]):\d+")
-# a network file takes far less; never read more of what may be any file
+_ALL_INTERFACES = re.compile(r"tcp://(\*|0\.0\.0\.0|\[[0:]+\]):\d+")
+# a network file is far shorter; the path may name any file, and no more than this is read of it
 _FILE_LIMIT = 2**24
 
 _HEAD = """\
@@ -48,11 +49,11 @@ _HEAD = """\
 
 
 class NodeEntry(BaseModel):
-    """One node of the network, as all others know it."""
+    """One node of the network, as the others see it."""
 
     model_config = _STRICT
 
-    name: str = Field(description="what people call the node")
+    name: str = Field(description="the name of the node")
     endpoint: str = Field(description="where its neighbours reach it, tcp://host:port")
     public_key: str = Field(description="the public half of its key, from `barymesh keygen`")
     status_port: int | None = Field(
@@ -61,7 +62,7 @@ class NodeEntry(BaseModel):
 
     @field_validator("name")
     @classmethod
-    def _plain_name(cls, value: str) -> str:
+    def _valid_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
             raise NetworkError(
                 f"the name {value!r} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or digit"
@@ -74,28 +75,28 @@ class NodeEntry(BaseModel):
         endpoints.checked(value)
         if not (value.isascii() and value.isprintable()):
             raise OptionError(f"the endpoint {value!r} has characters that are not printable ASCII")
-        if _EVERYWHERE.fullmatch(value) or (value.startswith("tcp://") and int(value.rpartition(":")[2]) == 0):
+        if _ALL_INTERFACES.fullmatch(value) or (value.startswith("tcp://") and int(value.rpartition(":")[2]) == 0):
             raise OptionError(
-                f"the endpoint {value!r} must tell the neighbours both a machine and a port to connect to; "
-                "where the node listens can be said by the key listen of its node.toml"
+                f"the endpoint {value!r} must have a host and a port that the neighbours can connect to; if the node "
+                "listens elsewhere, write that under listen in its node.toml"
             )
         return value
 
     @field_validator("public_key")
     @classmethod
-    def _real_key(cls, value: str) -> str:
+    def _valid_key(cls, value: str) -> str:
         raw_public(value)
         return value
 
 
 class NetworkFile(BaseModel):
-    """What all nodes must agree on. The number of a node is its place in ``nodes``."""
+    """What all nodes must agree on. The number of a node is its index in ``nodes``."""
 
     model_config = _STRICT
 
     format: int = Field(default=FORMAT, description="the version of the file's format")
-    run: str = Field(description="what tells this run from others")
-    method: str = Field(default="sinkhorn", description="the algorithm of the nodes")
+    run: str = Field(description="the id of the run, which no other run has")
+    method: str = Field(default="sinkhorn", description="the method of the nodes")
     support: str = Field(description="where the barycenter lives: a grid such as 100:-5:5")
     reg: float = Field(gt=0, allow_inf_nan=False, description="the entropic regularisation")
     tol: float = Field(default=1e-6, ge=0, allow_inf_nan=False, description="when the nodes may stop")
@@ -110,12 +111,14 @@ class NetworkFile(BaseModel):
     @classmethod
     def _known_format(cls, value: int) -> int:
         if value != FORMAT:
-            raise OptionError(f"it is {value}, and this version of barymesh knows {FORMAT}. Install a fitting version")
+            raise OptionError(
+                f"the format is {value}, and this version of barymesh reads {FORMAT}. Install a version that reads it"
+            )
         return value
 
     @field_validator("run")
     @classmethod
-    def _plain_run(cls, value: str) -> str:
+    def _valid_run(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
             raise OptionError(
                 f"the run id {value!r} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or "
@@ -134,10 +137,10 @@ class NetworkFile(BaseModel):
 
     @field_validator("support")
     @classmethod
-    def _same_for_all(cls, value: str) -> str:
+    def _same_for_all_nodes(cls, value: str) -> str:
         if not isinstance(parse_support(value, check_only=True), Support):
             raise SupportError(
-                f"the support {value!r} may differ from node to node. Give a grid: count:lower:upper for each axis, "
+                f"the support {value!r} could differ between nodes. Give a grid: count:lower:upper for each axis, "
                 "joined by commas"
             )
         return value
@@ -145,63 +148,57 @@ class NetworkFile(BaseModel):
     @field_validator("began")
     @classmethod
     def _in_seconds(cls, value: datetime) -> datetime:
-        # the ends of the calendar fit into no other time zone
+        # the first and the last year cannot be converted to another time zone
         if not 1970 <= value.year < 9000:
-            raise OptionError(f"the year {value.year} is none of 1970 to 8999")
+            raise OptionError(f"the year is {value.year}; it must be 1970 to 8999")
         return value.astimezone(UTC).replace(microsecond=0)
 
     @model_validator(mode="after")
-    def _nodes_of_their_own(self) -> NetworkFile:
+    def _distinct_nodes(self) -> NetworkFile:
         for what, key in (("name", "name"), ("public key", "public_key"), ("endpoint", "endpoint")):
             first: dict[str, int] = {}
-            for place, node in enumerate(self.nodes):
+            for number, node in enumerate(self.nodes):
                 value = getattr(node, key)
-                if first.setdefault(value, place) != place:
+                if first.setdefault(value, number) != number:
                     raise NetworkError(
-                        f"nodes[{first[value]}] and nodes[{place}] have the same {what} {value!r}. Every node needs "
+                        f"nodes[{first[value]}] and nodes[{number}] have the same {what} {value!r}. Every node needs "
                         "its own"
                     )
         self.network()
         return self
 
     def network(self) -> Network:
-        """The graph of the nodes, numbered by their places."""
-        number = {node.name: place for place, node in enumerate(self.nodes)}
+        """The graph of the nodes, by their numbers."""
+        number = {node.name: k for k, node in enumerate(self.nodes)}
         for edge in self.edges:
-            strangers = [name for name in edge if name not in number]
-            if len(edge) != 2 or strangers:
-                why = f"there is no node {strangers[0]!r}" if strangers else "it must be a pair"
-                raise NetworkError(f"the edge {edge} means nothing: {why}. The nodes are {', '.join(number)}")
+            unknown = [name for name in edge if name not in number]
+            if len(edge) != 2 or unknown:
+                why = f"there is no node {unknown[0]!r}" if unknown else "it must be a pair of nodes"
+                raise NetworkError(f"the edge {edge} is not valid: {why}. The nodes are {', '.join(number)}")
         return Network(len(self.nodes), [[number[name] for name in edge] for edge in self.edges], name=self.run)
 
     def number(self, name: str) -> int:
         """The number of the node with this name."""
-        for place, node in enumerate(self.nodes):
+        for number, node in enumerate(self.nodes):
             if node.name == name:
-                return place
+                return number
         raise NetworkError(
             f"There is no node {name!r} in the network; there are {', '.join(node.name for node in self.nodes)}."
         )
 
     @property
     def fingerprint(self) -> str:
-        """120 bits of all of it, as people can compare them: six groups of four letters and digits."""
+        """120 bits of a digest of all of it, as six groups of four letters and digits that people can compare."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         text = base64.b32encode(hashlib.blake2b(canonical.encode(), digest_size=15).digest()).decode().lower()
         return "-".join(text[i : i + 4] for i in range(0, len(text), 4))
 
     def toml(self) -> str:
-        """The file's text."""
-        lines = [_HEAD]
-        for key in ("format", "run", "method", "support", "reg", "tol", "interval"):
-            # ASCII strings and finite numbers look the same in JSON and TOML
-            lines.append(f"{key} = {json.dumps(getattr(self, key))}")
-        lines += [f"began = {self.began.isoformat()}", f'fingerprint = "{self.fingerprint}"', "", "edges = ["]
-        lines += [*(f"    {json.dumps(edge)}," for edge in self.edges), "]"]
-        for node in self.nodes:
-            known = node.model_dump(exclude_none=True)
-            lines += ["", "[[nodes]]", *(f"{key} = {json.dumps(value)}" for key, value in known.items())]
-        return "\n".join(lines) + "\n"
+        """The text of the file."""
+        values = self.model_dump(exclude_none=True, exclude={"edges", "nodes"})
+        nodes = [node.model_dump(exclude_none=True) for node in self.nodes]
+        values |= {"fingerprint": self.fingerprint, "edges": self.edges, "nodes": nodes}
+        return f"{_HEAD}\n{tomli_w.dumps(values)}"
 
     def write(self, path: Path) -> None:
         """Write ``network.toml``."""
@@ -209,31 +206,32 @@ class NetworkFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> NetworkFile:
-        """What the file says, if all of it makes sense and it is what was written; else an error that says what is
-        wrong."""
+        """The network in the file. ConfigError if a value is not valid, or if the content does not match the
+        fingerprint."""
         values = _read_toml(path)
-        claimed = values.pop("fingerprint", None)
-        found = cls.checked(values, str(path))
-        if claimed != found.fingerprint:
+        stated = values.pop("fingerprint", None)
+        network = cls.checked(values, str(path))
+        if stated != network.fingerprint:
             raise ConfigError(
-                f"{path}: the fingerprint is {claimed!r}, and that of its content is {found.fingerprint!r}. Somebody "
-                "has changed the file since it was made. Get it again from whoever made the network."
+                f"{path}: the fingerprint is {stated!r}, and that of its content is {network.fingerprint!r}. The file "
+                "was changed after it was made. Get it again from the person who made the network."
             )
-        return found
+        return network
 
     @classmethod
     def checked(cls, values: dict[str, Any], where: str) -> NetworkFile:
-        """The network of these values, or an error that names the key ``where`` it stands."""
+        """The network with these values. ConfigError, which begins with ``where`` and names the key, if they are not
+        valid."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise ConfigError("\n".join(f"{where}: {_problem(item)}" for item in error.errors())) from None
+            raise ConfigError("\n".join(f"{where}: {explained(item, cls)}" for item in error.errors())) from None
 
 
 @dataclass(frozen=True)
 class Kit:
     """What a node needs to start, in a folder: ``network.toml``, ``secret.key``, and ``node.toml`` with its name, the
-    fingerprint of the network it agreed to, and perhaps where to ``listen``, if that is not its endpoint (behind a
+    fingerprint of the network it has accepted, and the address to ``listen`` at if that is not its endpoint (behind a
     router, in a container)."""
 
     folder: Path
@@ -244,44 +242,44 @@ class Kit:
 
     @property
     def number(self) -> int:
-        """The node's."""
+        """The number of the node."""
         return self.network.number(self.name)
 
     @property
     def entry(self) -> NodeEntry:
-        """The node as the others know it."""
+        """The node as the others see it."""
         return self.network.nodes[self.number]
 
     @classmethod
     def open(cls, folder: Path) -> Kit:
-        """The kit in the folder. Refuses one whose parts do not belong together, or whose secret others can read."""
+        """The kit in the folder. Its parts must belong together, and no other user may be able to read its secret."""
         if not folder.is_dir():
             raise FileError(
                 f"There is no kit {folder}. Name the folder that has {NODE}, {NETWORK} and {SECRET}: `barymesh network "
                 "create` or `barymesh network accept` makes it."
             )
-        place = folder / NODE
-        said = _read_toml(place)
-        strangers = [key for key in said if key not in ("name", "fingerprint", "listen")]
-        if strangers:
-            raise ConfigError(f"{place}: unknown key {strangers[0]!r}. Known keys: name, fingerprint, listen.")
+        path = folder / NODE
+        values = _read_toml(path)
+        unknown = [key for key in values if key not in ("name", "fingerprint", "listen")]
+        if unknown:
+            raise ConfigError(f"{path}: unknown key {unknown[0]!r}. Known keys: name, fingerprint, listen.")
         for key in ("name", "fingerprint"):
-            if not isinstance(said.get(key), str):
-                raise ConfigError(f"{place}: the key {key!r} is missing, or no text. {_ACCEPT}")
-        listen = said.get("listen")
+            if not isinstance(values.get(key), str):
+                raise ConfigError(f"{path}: the key {key!r} is missing, or not text. {_ACCEPT}")
+        listen = values.get("listen")
         if listen is not None:
             endpoints.checked(str(listen))
         network = NetworkFile.read(folder / NETWORK)
-        if network.fingerprint != said["fingerprint"]:
+        if network.fingerprint != values["fingerprint"]:
             raise ConfigError(
-                f"{folder / NETWORK} has the fingerprint {network.fingerprint}, and {place} agreed to "
-                f"{said['fingerprint']}. If the network was changed on purpose: {_ACCEPT}"
+                f"{folder / NETWORK} has the fingerprint {network.fingerprint}, and {path} has accepted "
+                f"{values['fingerprint']}. If the network was changed on purpose: {_ACCEPT}"
             )
-        kit = cls(folder, said["name"], network, KeyPair.load(folder / SECRET), listen)
+        kit = cls(folder, values["name"], network, KeyPair.load(folder / SECRET), listen)
         if kit.keys.public != kit.entry.public_key:
             raise CurveKeyError(
-                f"{folder / SECRET} has the public key {kit.keys.public}, and the network file says that {kit.name!r} "
-                f"has {kit.entry.public_key}. Use the right key, or have the network file changed."
+                f"{folder / SECRET} has the public key {kit.keys.public}, and {kit.name!r} has the public key "
+                f"{kit.entry.public_key} in the network file. Use the right key, or have the network file changed."
             )
         return kit
 
@@ -290,13 +288,13 @@ _ACCEPT = "Compare the fingerprint with the others, then run `barymesh network a
 
 
 def accept(network: NetworkFile, folder: Path) -> Kit:
-    """Put the network into the kit that has ``secret.key``; its key tells which node it is."""
+    """Put the network into the kit that has ``secret.key``. The key determines which node it is."""
     public = KeyPair.load(folder / SECRET).public
     names = [node.name for node in network.nodes if node.public_key == public]
     if not names:
         raise CurveKeyError(
-            f"No node of the network has the public key {public} of {folder / SECRET}. Send it to whoever makes the "
-            "network, for `barymesh network add`."
+            f"No node of the network has the public key {public} of {folder / SECRET}. Send it to the person who "
+            "makes the network, for `barymesh network add`."
         )
     listen = _read_toml(folder / NODE).get("listen") if (folder / NODE).exists() else None
     _write_kit(network, names[0], folder, listen)
@@ -305,7 +303,7 @@ def accept(network: NetworkFile, folder: Path) -> Kit:
 
 @dataclass(frozen=True)
 class NewNode:
-    """A node to be. Without ``public_key`` a key is made for it, in its kit."""
+    """A node to be added. Without ``public_key`` a key is made for it, in its kit."""
 
     name: str
     endpoint: str
@@ -339,24 +337,24 @@ def create(
 
 
 def add(path: Path, node: NewNode, neighbours: Sequence[str]) -> NetworkFile:
-    """Add a node that talks to the ``neighbours``. The file gets another fingerprint, so the run begins anew: the kits
-    of the others stay as they are, and refuse to start with the new file until it is accepted."""
+    """Add a node with these ``neighbours``. The file gets another fingerprint, so the run starts again. The kits of the
+    others do not change, and refuse to start with the new file until it is accepted."""
     known = NetworkFile.read(path)
     edges = [*known.edges, *([other, node.name] for other in neighbours)]
-    return _make(path, _again(known), known.nodes, [node], edges)
+    return _make(path, _restarted(known), known.nodes, [node], edges)
 
 
 def remove(path: Path, name: str, edges: Sequence[Sequence[str]] = ()) -> NetworkFile:
-    """Take a node away, and add ``edges`` between those who stay. Its kit stays where it is, and opens no door any
-    more once the others have accepted the file."""
+    """Remove a node, and add ``edges`` between the others. Its kit is left in place; its key is not admitted any more
+    once the others have accepted the file."""
     known = NetworkFile.read(path)
     known.number(name)
     kept = [edge for edge in known.edges if name not in edge]
-    return _make(path, _again(known), [node for node in known.nodes if node.name != name], [], [*kept, *edges])
+    return _make(path, _restarted(known), [node for node in known.nodes if node.name != name], [], [*kept, *edges])
 
 
-def _again(known: NetworkFile) -> dict[str, Any]:
-    """What stays when nodes come or go; everybody begins again."""
+def _restarted(known: NetworkFile) -> dict[str, Any]:
+    """The values that do not change when nodes join or leave; the run starts again now."""
     return {**known.model_dump(exclude={"nodes", "edges"}), "began": datetime.now(UTC)}
 
 
@@ -367,36 +365,33 @@ def _make(
     new: Sequence[NewNode],
     edges: Iterable[Sequence[str]],
 ) -> NetworkFile:
-    """Check everything, then write: keys first, so that a file never tells of a key that nobody has."""
+    """Check everything, then write: keys first, so that no file has a public key whose secret key is missing."""
     made = {node.name: KeyPair.create() for node in new if node.public_key is None}
     entries = [
         *(node.model_dump() for node in old),
         *({**vars(node), "public_key": node.public_key or made[node.name].public} for node in new),
     ]
     network = NetworkFile.checked({**shared, "edges": [list(edge) for edge in edges], "nodes": entries}, str(path))
-    homes = {name: path.parent / KITS / name for name in made}
-    for home in homes.values():
-        if home.exists():
-            raise FileError(f"{home} exists already, and may hold a key that is in use. Move it away first.")
+    folders = {name: path.parent / KITS / name for name in made}
+    for kit in folders.values():
+        if kit.exists():
+            raise FileError(f"{kit} exists already, and may hold a key that is in use. Move it away first.")
     for name, keys in made.items():
-        keys.save(homes[name] / SECRET)
-        _write_kit(network, name, homes[name])
+        keys.save(folders[name] / SECRET)
+        _write_kit(network, name, folders[name])
     network.write(path)
     return network
 
 
 def _write_kit(network: NetworkFile, name: str, folder: Path, listen: str | None = None) -> None:
     network.write(folder / NETWORK)
-    lines = [
-        "# A start-up kit of barymesh: barymesh node KIT --data FILE",
-        f'name = "{name}"',
-        f'fingerprint = "{network.fingerprint}"',
-        *([f"listen = {json.dumps(listen)}"] if listen else []),
-    ]
-    write_text(folder / NODE, "\n".join(lines) + "\n")
+    values = {"name": name, "fingerprint": network.fingerprint} | ({"listen": listen} if listen else {})
+    write_text(folder / NODE, f"# A start-up kit of barymesh: barymesh node KIT --data FILE\n{tomli_w.dumps(values)}")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file. Name the file that `barymesh network create` made.")
     try:
         with path.open("rb") as file:
             text = file.read(_FILE_LIMIT).decode("utf-8-sig")
@@ -408,19 +403,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise FileError(f"{path} cannot be read: {error}.") from error
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # a plain ValueError: an integer with thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}.") from error
-
-
-def _problem(item: Any) -> str:
-    """An error of pydantic as a sentence that names the key."""
-    place, said = item["loc"], item["msg"].removeprefix("Value error, ").rstrip(".")
-    if not place:
-        return f"{said}."
-    key = str(place[0]) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place[1:])
-    fields = (NetworkFile if len(place) == 1 else NodeEntry).model_fields
-    if item["type"] == "extra_forbidden":
-        return f"unknown key {key!r}. Known keys: {', '.join(fields)}."
-    if item["type"] == "missing":
-        return f"the key {key!r} is missing. It holds {fields[str(place[-1])].description}."
-    return f"{key}: {said}{given_value(item)}."

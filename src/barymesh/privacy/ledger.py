@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from barymesh.errors import FileError
 from barymesh.io.atomic import replacing
 from barymesh.privacy.accounting import composed_epsilon
@@ -19,6 +21,9 @@ class Entry(Release):
     """A release, and when it was first made."""
 
     time: datetime
+
+
+_ENTRIES = TypeAdapter(list[Entry])
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,10 @@ def enter(path: Path, release: Release) -> Spent:
 
 def read(path: Path) -> list[Entry]:
     """What is in the ledger; nothing if there is no such file."""
-    import msgspec
-
     try:
-        entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
+        entries = _ENTRIES.validate_json(path.read_bytes(), strict=True)
         if not all(entry.noise_multiplier > 0 for entry in entries):
-            raise msgspec.ValidationError("a noise_multiplier is not positive")
+            raise ValueError("a noise_multiplier is not positive")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -58,16 +61,15 @@ def read(path: Path) -> list[Entry]:
             f"Cannot read the privacy ledger {path}: {error.strerror or error}. Make it readable: it tells what "
             "has been given away before."
         ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise FileError(
-            f"{path} is no privacy ledger ({error}), so what has been given away before is not known. Restore it from "
+            f"{path} is no privacy ledger ({why}), so what has been given away before is not known. Restore it from "
             "a copy. If you move it away instead, the epsilon shown leaves out what was released before."
         ) from error
     return entries
 
 
 def _write(path: Path, entries: list[Entry]) -> None:
-    import msgspec
-
     with replacing(path) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(entries)) + b"\n")
+        file.write(_ENTRIES.dump_json(entries, indent=2) + b"\n")

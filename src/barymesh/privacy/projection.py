@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.resources import memory
+from barymesh.cost import SQUARED, Cost
+from barymesh.oracle.gibbs import smoothing
 from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
@@ -30,7 +29,9 @@ def nearest_histogram(noisy: Floats, support: Support, reg: float) -> Floats:
     barycenter sees them. The Euclidean projection would fit the noise between neighbouring points, which it does not
     see. Found by accelerated projected gradients.
     """
-    blurred, norm = _kernel(support, reg)
+    blurred = smoothing(support, Cost(SQUARED), 2 * reg)
+    # G is symmetric and positive, so its norm is at most its largest row sum
+    norm = float(blurred(np.ones(support.size)).max())
     p = ahead = onto_simplex(noisy)
     pace = 1.0
     for _ in range(MOST_STEPS):
@@ -40,25 +41,3 @@ def nearest_histogram(noisy: Floats, support: Support, reg: float) -> Floats:
         if np.abs(p - last).sum() < STILL:
             break
     return p
-
-
-def _kernel(support: Support, reg: float) -> tuple[Callable[[Floats], Floats], float]:
-    """``v -> G v``, and a bound on the norm of G."""
-    if support.grid is None:
-        memory.require(24 * support.size**2, f"A blur on {support.size} points", "Use a regular grid or fewer points.")
-        points = support.points
-        squares = np.square(points[:, None] - points).sum(axis=2)
-        dense = np.exp(-squares / (2 * reg))
-        return lambda v: dense @ v, float(dense.sum(axis=0).max())
-    # a product of one kernel an axis
-    shape = support.grid.shape
-    factors = [np.exp(-np.square(axis[:, None] - axis) / (2 * reg)) for axis in support.grid.axes]
-
-    def blurred(v: Floats) -> Floats:
-        block = v.reshape(shape)
-        for factor in factors:
-            # takes the first axis and puts it last, so that after all of them the order is as before
-            block = np.tensordot(block, factor, axes=(0, 0))
-        return block.ravel()
-
-    return blurred, float(np.prod([factor.sum(axis=0).max() for factor in factors]))

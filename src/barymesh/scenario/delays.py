@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, real_number
+from barymesh.core.times import CATEGORICAL, LOG_NORMAL, SPACED, TICK, TICKS, TRACE, whole_ticks
 from barymesh.errors import OptionError
 from barymesh.network.topology import Network
-from barymesh.scenario.ticks import TICK, TICKS, whole_ticks
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-SPACED, CATEGORICAL, LOG_NORMAL, TRACE = range(4)
-# delays of more ticks than this do not fit the fast way of looking into the mail
+# longer delays, in ticks, do not fit the fast way of looking messages up
 LONGEST = 2**28
 
 

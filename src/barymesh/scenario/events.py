@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from barymesh.checks import real_number, whole_number
 from barymesh.errors import OptionError
-from barymesh.network.topology import Network
+from barymesh.network.topology import Network, parts
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,11 @@ def plan(events: Iterable[Any], network: Network) -> Plan:
 def _require_connected(network: Network, present: NDArray[np.bool_], when: str) -> None:
     if not present.any():
         raise OptionError(f"{when} no node would be there. Let one be there all the time.")
-    import networkx as nx
-
-    graph = nx.Graph()
-    graph.add_nodes_from(np.flatnonzero(present).tolist())
-    graph.add_edges_from(network.edges[present[network.edges].all(axis=1)].tolist())
-    parts = sorted(nx.connected_components(graph), key=len)
-    if len(parts) > 1:
-        shown = ", ".join(str(node) for node in sorted(parts[0])[:10])
+    nodes, part = np.flatnonzero(present), network.among(present)
+    pieces = parts(part.size, part.edges)
+    if len(pieces) > 1:
+        shown = ", ".join(str(nodes[place]) for place in sorted(pieces[-1])[:10])
         raise OptionError(
-            f"{when} the nodes that are there fall into {len(parts)} parts; one of them: {shown}. "
+            f"{when} the nodes that are there fall into {len(pieces)} parts; one of them: {shown}. "
             "Let other nodes leave or join, or add edges between these parts."
         )

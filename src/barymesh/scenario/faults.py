@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import real_number, whole_number
+from barymesh.core.times import FOREVER
 from barymesh.errors import OptionError
 from barymesh.network.topology import Network
-
-# stands for a stop that never comes: finite, so that compiled code may assume there are no infinities
-FOREVER = 1e300
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, real_number
+from barymesh.core.times import TICK, whole_ticks
 from barymesh.errors import OptionError
 from barymesh.random import addressed_generator
-from barymesh.scenario.ticks import TICK, whole_ticks
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -9,6 +9,8 @@ import numpy as np
 from barymesh.errors import SupportError
 from barymesh.support.points import Support
 
+# files that hold points
+SUFFIXES = (".csv", ".npy")
 HELP = (
     "'auto', a file of points (.csv, .npy), or a grid: count:lower:upper for each axis, joined by commas "
     "(100:-5:5 or 64:0:1,64:0:1)"
@@ -19,9 +21,9 @@ def parse_support(text: str, base: Path | None = None, *, check_only: bool = Fal
     """A support from its text. ``check_only`` looks at the form and opens no file."""
     if text == "auto":
         return text
-    if ":" in text and Path(text).suffix.lower() not in (".csv", ".npy"):
+    if ":" in text and Path(text).suffix.lower() not in SUFFIXES:
         return _grid(text)
-    if Path(text).suffix.lower() not in (".csv", ".npy"):
+    if Path(text).suffix.lower() not in SUFFIXES:
         raise SupportError(f"The support {text!r} is not understood. Give {HELP}.")
     if check_only:
         return None

@@ -1,64 +1,70 @@
-"""Who may connect: libzmq asks (ZAP, RFC 27), and only those whose keys are admitted get in."""
+"""Which keys may connect. pyzmq's authenticator answers libzmq (ZAP, RFC 27); the list of keys is ours."""
 
 from __future__ import annotations
 
 import logging
 
 import zmq.asyncio
+from zmq.auth.asyncio import AsyncioAuthenticator
 from zmq.utils import z85
 
 from barymesh.transport import keys
-from barymesh.transport.rate_limit import Seldom
+from barymesh.transport.rate_limit import RateLimit
 
 _log = logging.getLogger(__name__)
 
+# of all CURVE servers here
+DOMAIN = "barymesh"
 
-class Doorkeeper:
-    """Answers for all CURVE servers of a context. It must be there before the first of them is bound: where libzmq
-    finds nobody to ask, it lets everybody in. While nobody ``serve``s, nobody gets in."""
+
+class AdmittedKeys:
+    """The public keys that may connect, each with the name of its peer. ``refused_connections`` counts the others."""
 
     def __init__(self) -> None:
-        self.strangers = 0
-        self._names: dict[bytes, str] = {}
-        self._seldom = Seldom()
-
-    def open(self, context: zmq.asyncio.Context) -> zmq.asyncio.Socket:
-        """Where libzmq asks."""
-        socket = context.socket(zmq.REP)
-        socket.bind("inproc://zeromq.zap.01")
-        return socket
+        self.refused_connections = 0
+        self.names: dict[bytes, str] = {}
+        # where the connection that is being decided comes from
+        self.address = "unknown"
+        self._log_limit = RateLimit()
 
     def admit(self, public: str, name: str) -> None:
-        """From now on let this key in. What it sends carries ``name`` as its User-Id."""
-        self._names[keys.raw_public(public)] = name
+        """From now on let this key connect. What it sends carries ``name`` as its User-Id."""
+        self.names[keys.raw_public(public)] = name
 
     def dismiss(self, public: str) -> None:
-        """Let this key in no more. Who is in already stays in: libzmq asks only once."""
-        self._names.pop(keys.raw_public(public), None)
+        """No longer let this key connect. A connection that exists is not ended: libzmq asks only once."""
+        self.names.pop(keys.raw_public(public), None)
 
-    async def serve(self, socket: zmq.asyncio.Socket) -> None:
-        """Answer, for ever."""
-        while True:
-            request = await socket.recv_multipart()
-            name = self._name(request)
-            # 400: the client is told, and does not try again by itself
-            status = [b"400", b"not admitted", b""] if name is None else [b"200", b"", name.encode()]
-            await socket.send_multipart([b"1.0", request[1] if len(request) > 1 else b"", *status, b""])
-
-    def _name(self, request: list[bytes]) -> str | None:
-        """Whose key the request shows, if it is admitted. A request is: version, id, domain, address, routing id,
-        mechanism, key."""
-        if len(request) == 7 and request[0] == b"1.0" and request[5] == b"CURVE" and request[6] in self._names:
-            return self._names[request[6]]
-        self.strangers += 1
-        if (held := self._seldom.held("stranger")) is not None:
-            key = request[6] if len(request) == 7 and len(request[6]) == 32 else None
-            shown = keys.fingerprint(z85.encode(key).decode()) if key else "none"
-            address = ascii(request[3].decode(errors="replace")) if len(request) > 3 else "unknown"
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether the key (Z85) may connect: what pyzmq asks of a credentials provider."""
+        if z85.decode(key) in self.names:
+            return True
+        self.refused_connections += 1
+        if (suppressed := self._log_limit.suppressed("unknown key")) is not None:
+            fingerprint = keys.fingerprint(key.decode())
             _log.warning(
-                "refused a stranger from %s with key %s",
-                address,
-                shown,
-                extra={"address": address, "fingerprint": shown, "unlogged": held},
+                "refused a connection from %s with the unknown key %s",
+                self.address,
+                fingerprint,
+                extra={"address": self.address, "fingerprint": fingerprint, "suppressed": suppressed},
             )
-        return None
+        return False
+
+
+class PeerAuthenticator(AsyncioAuthenticator):
+    """Answers for all CURVE servers of a context. It must be started before the first of them is bound: where libzmq
+    finds nobody to ask, it lets everybody in. While it does not answer, nobody gets in."""
+
+    def __init__(self, context: zmq.asyncio.Context, admitted: AdmittedKeys) -> None:
+        super().__init__(context)
+        self._admitted = admitted
+        self.configure_curve_callback(DOMAIN, admitted)
+
+    async def handle_zap_message(self, msg: list[bytes]) -> None:
+        """Answer one request. Its fourth frame is the address, which a credentials provider is not given."""
+        self._admitted.address = ascii(msg[3].decode(errors="replace")) if len(msg) > 3 else "unknown"
+        await super().handle_zap_message(msg)
+
+    def curve_user_id(self, client_public_key: bytes) -> str:
+        """The name of the peer with this key."""
+        return self._admitted.names[client_public_key]

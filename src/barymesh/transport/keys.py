@@ -1,4 +1,4 @@
-"""Who a peer is: a CURVE key pair. The public half is told to the neighbours; the secret half stays in one private
+"""The identity of a peer: a CURVE key pair. The neighbours know the public key; the secret key stays in one private
 file."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tomli_w
 import zmq
 from zmq.utils import z85
 
@@ -20,7 +21,7 @@ from barymesh.errors import BarymeshError, FileError
 
 _KEY_LENGTH = 40
 
-# a key file takes far less; never read more of what may be any file
+# a key file is far shorter; the path may name any file, and no more than this is read of it
 _FILE_LIMIT = 4096
 
 # Curve25519: v^2 = u^3 + A u^2 + u modulo P
@@ -29,7 +30,7 @@ _A = 486662
 
 
 class CurveKeyError(BarymeshError, ValueError):
-    """A key is malformed, does not fit its other half, or is not kept secret."""
+    """A key is malformed, does not belong to the other key of its pair, or is not kept secret."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +46,30 @@ class KeyPair:
         if zmq.curve_public(self.secret.encode()) != self.public.encode():
             raise CurveKeyError(
                 f"The secret key does not belong to the public key {self.public} ({fingerprint(self.public)}). Use the "
-                "two halves that were made together."
+                "two keys that were made together."
             )
 
     @classmethod
     def create(cls) -> KeyPair:
-        """A new pair, from the system's randomness."""
+        """A new pair, from the random numbers of the operating system."""
         public, secret = zmq.curve_keypair()
         return cls(public.decode(), secret.decode())
 
     @property
     def fingerprint(self) -> str:
-        """Of the public key."""
+        """The fingerprint of the public key."""
         return fingerprint(self.public)
 
     def save(self, path: Path) -> None:
-        """Write the pair to a new file that only its owner can read; all of it or nothing. Never replaces a file."""
+        """Write the pair to a new file that only its owner can read: all of it or nothing. An existing file is not
+        replaced."""
         text = (
-            "# A secret key of barymesh: whoever has it can speak as this peer. Never send this file; send the public\n"
-            f"# key. Fingerprint: {self.fingerprint}\n"
-            f'public = "{self.public}"\n'
-            f'secret = "{self.secret}"\n'
-        )
+            "# A secret key of barymesh: whoever has it can send messages as this peer. Never send this file. Send\n"
+            f"# the public key. Fingerprint: {self.fingerprint}\n"
+        ) + tomli_w.dumps({"public": self.public, "secret": self.secret})
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # mkstemp makes it private before there is anything to read in it
+            # mkstemp makes it private before anything is in it
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             try:
                 with os.fdopen(handle, "w") as file:
@@ -88,12 +88,12 @@ class KeyPair:
 
     @classmethod
     def load(cls, path: Path) -> KeyPair:
-        """The pair that ``save`` wrote. Refuses a file that others could have read or written."""
+        """The pair that ``save`` wrote. A file that other users could have read or written is refused."""
         try:
             # a named pipe would wait for a writer
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
-                # of what is open, not of what the name may mean a moment later
+                # of the open file: the name may mean another a moment later
                 _check_private(path, os.fstat(handle))
                 content = os.read(handle, _FILE_LIMIT)
             finally:
@@ -107,7 +107,7 @@ class KeyPair:
             stored = tomllib.loads(content.decode())
             public, secret = stored["public"], stored["secret"]
         except (ValueError, KeyError):
-            # without the error's own words: they may quote the secret
+            # without the text of the error, which may quote the secret
             raise CurveKeyError(
                 f"{path} is not a key file of barymesh: it must have the lines public = ... and secret = .... Restore "
                 "it from a copy, or make a new key with `barymesh keygen`."
@@ -119,19 +119,19 @@ class KeyPair:
 
 
 def _link(name: str, path: Path) -> None:
-    """Give the file its name. Unlike a rename, this does not replace a key that is there."""
+    """Give the file its name. Unlike a rename, this does not replace an existing key."""
     try:
         os.link(name, path)
     except FileExistsError as error:
         raise FileError(
-            f"{path} exists already, and a key that is lost cannot be made again. Choose another name, or move the "
+            f"{path} exists already, and a lost key cannot be made again. Choose another name, or move the "
             "file away first."
         ) from error
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise CurveKeyError(f"The secret key {path} is not a file. Name the file that has it.")
+        raise CurveKeyError(f"The secret key {path} is not a regular file. Name the file that has it.")
     if status.st_uid != os.geteuid():
         raise CurveKeyError(
             f"The secret key {path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}. "
@@ -139,23 +139,25 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise CurveKeyError(
-            f"The secret key {path} is open to others (mode {stat.S_IMODE(status.st_mode):04o}). If nobody can have "
-            f"read it, `chmod 600 {path}`; else make a new key."
+            f"The secret key {path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}). If nobody can "
+            f"have read it, `chmod 600 {path}`; else make a new key."
         )
 
 
 def fingerprint(public: str) -> str:
-    """120 bits of the SHA-256 of the public key, as people can compare them: six groups of four letters and digits."""
+    """120 bits of the SHA-256 of the public key, as six groups of four letters and digits that people can compare."""
     digest = hashlib.sha256(_raw(public, "public")).digest()[:15]
     text = base64.b32encode(digest).decode().lower()
     return "-".join(text[i : i + 4] for i in range(0, len(text), 4))
 
 
 def raw_public(public: str) -> bytes:
-    """The 32 bytes of the public key. CurveKeyError if it is none, or one that protects nothing."""
+    """The 32 bytes of the public key. CurveKeyError if it is malformed, or a point of small order."""
     raw = _raw(public, "public")
     if _small_order(int.from_bytes(raw, "little") % 2**255):
-        raise CurveKeyError(f"The public key {public} protects nothing: anyone could speak for it. Make a real one.")
+        raise CurveKeyError(
+            f"The public key {public} protects nothing: anyone could use it. Make a key with `barymesh keygen`."
+        )
     return raw
 
 
@@ -173,7 +175,7 @@ def _raw(key: object, kind: str) -> bytes:
 
 
 def _small_order(u: int) -> bool:
-    """Whether eight times the point is nothing: every secret key agrees with such a point on a number all know."""
+    """Whether eight times the point is the identity: with such a point every secret key shares the same number."""
     x, z = u, 1
     for _ in range(3):
         x, z = (x * x - z * z) ** 2 % _P, 4 * x * z * (x * x + _A * x * z + z * z) % _P

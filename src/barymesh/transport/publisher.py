@@ -1,38 +1,70 @@
-"""What a peer says: the newest message of each of its nodes, to all neighbours that are let in."""
+"""The sending half of a peer's links: the newest message of each of its nodes, to every neighbour that has connected.
+
+One ROUTER socket listens. A neighbour connects with a DEALER socket and sends one request for messages; from then on
+frames are addressed to that connection. libzmq's own mechanism for this, XPUB with ZMQ_XPUB_MANUAL, can be made to
+confuse its subscribers: see ``docs/design/decisions.md``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import struct
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import zmq.asyncio
 
 from barymesh.errors import NetworkError
 from barymesh.transport import endpoints
+from barymesh.transport.authentication import DOMAIN
 from barymesh.transport.keys import KeyPair
-from barymesh.transport.rate_limit import Seldom
+from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.timing import Timing
 
 _log = logging.getLogger(__name__)
 
-# a neighbour tells us to begin or to stop sending, nothing else; the handshake takes some 300 bytes
-_BEGIN_OR_STOP = (b"\x01", b"\x00")
+# the request for messages is the number of one node that the neighbour hosts; nothing else is ever sent to a publisher
+REQUEST = struct.Struct("<I")
+# bytes; the handshake takes some 300
 _INBOUND_BYTES = 512
 _INBOUND_QUEUE = 16
+# connections of one neighbour that are sent to: one, and old ones that are not known to be dead yet
+_CONNECTIONS = 4
 
 # seconds
 _BIND_WAIT = 0.01
 _BIND_WAIT_LIMIT = 1.0
 
 
-class Publisher:
-    """Listens, once open, at ``endpoint`` (port 0: any free one) and sends to those who connect. At most ``queue``
-    messages wait for a slow neighbour; newer ones are lost to it, until they are repeated.
+@dataclass
+class _Outgoing:
+    """The newest message of a node: the frame for the peer ``receiver``, the frame for all others, and the peers that
+    have got it."""
 
-    ``offend`` is called with the name of a neighbour that asks for something else than everything: every such wish
-    would take memory. ``messages`` and ``bytes``: what was sent, once for all neighbours together.
+    public: bytes
+    private: bytes
+    receiver: str | None
+    time: float
+    sent_to: set[str] = field(default_factory=set)
+
+    def frame(self, peer: str) -> bytes:
+        return self.private if peer == self.receiver else self.public
+
+
+class Publisher:
+    """Listens, once open, at ``endpoint`` (port 0: any free one) and sends to the neighbours that connect. At most
+    ``queue`` messages wait for a slow neighbour; further ones are not sent to it until they are repeated.
+
+    ``identify`` is called with the node number in a request and the name that the connection authenticated as (None
+    without keys). It returns the name of the neighbour, or None. ``on_misuse`` is called with the name of a neighbour
+    that sends anything else than one request for each connection.
+
+    ``messages`` and ``bytes`` count the frames handed to the socket, one for each message and neighbour.
+    ``repeated_messages`` and ``repeated_bytes`` count further frames with the same message for the same neighbour.
     """
 
     def __init__(
@@ -41,17 +73,21 @@ class Publisher:
         curve: KeyPair | None,
         timing: Timing,
         queue: int,
-        offend: Callable[[str], None],
+        identify: Callable[[int, str | None], str | None],
+        on_misuse: Callable[[str], None],
     ) -> None:
         self.endpoint = endpoint
-        self.messages = 0
-        self.bytes = 0
+        self.messages = self.bytes = 0
+        self.repeated_messages = self.repeated_bytes = 0
         self._curve = curve
         self._timing = timing
         self._queue = queue
-        self._offend = offend
-        self._newest: dict[int, tuple[bytes, float]] = {}
-        self._seldom = Seldom()
+        self._identify = identify
+        self._on_misuse = on_misuse
+        self._newest: dict[int, _Outgoing] = {}
+        # by neighbour, the routing ids of its newest connections
+        self._connections: dict[str, deque[bytes]] = {}
+        self._log_limit = RateLimit()
         self._reopening = asyncio.Lock()
         # None while closed
         self._context: zmq.asyncio.Context | None = None
@@ -69,12 +105,13 @@ class Publisher:
             ) from error
 
     def _bind(self, context: zmq.asyncio.Context) -> None:
-        # as PUB, but it shows what the others ask for
-        socket: zmq.Socket[bytes] = zmq.Socket(context, zmq.XPUB)
+        socket: zmq.Socket[bytes] = zmq.Socket(context, zmq.ROUTER)
         try:
             socket.setsockopt(zmq.LINGER, 0)
+            # an error, and not silence, if a connection is gone or its queue is full
+            socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             self._timing.apply(socket)
-            # the one who connects gives up first, and knows that it was kept waiting and not refused
+            # the side that connects gives up first, and knows that it was kept waiting and not refused
             socket.setsockopt(zmq.HANDSHAKE_IVL, round(2000 * self._timing.handshake))
             socket.setsockopt(zmq.SNDHWM, self._queue)
             socket.setsockopt(zmq.RCVHWM, _INBOUND_QUEUE)
@@ -83,7 +120,7 @@ class Publisher:
             if self._curve:
                 socket.setsockopt(zmq.CURVE_SERVER, 1)
                 socket.setsockopt(zmq.CURVE_SECRETKEY, self._curve.secret.encode())
-                socket.setsockopt(zmq.ZAP_DOMAIN, b"barymesh")
+                socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN.encode())
             socket.bind(self.endpoint)
         except BaseException:
             socket.close()
@@ -91,45 +128,73 @@ class Publisher:
         self._socket = socket
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def publish(self, sender: int, frame: bytes) -> None:
-        """Send a node's message, and from now on repeat it in place of the one before. What is published while nobody
-        can connect is only kept, and repeated later."""
-        self._newest[sender] = frame, time.monotonic()
-        self._send(frame)
+    def publish(self, sender: int, public: bytes, private: bytes, receiver: str | None) -> None:
+        """Send a node's message, and from now on repeat it in place of the one before: the frame ``private`` to the
+        peer ``receiver``, the frame ``public`` to all others. While the socket is closed it is only kept, and sent
+        later."""
+        message = self._newest[sender] = _Outgoing(public, private, receiver, time.monotonic())
+        self._read_requests()
+        self._send(message)
 
     async def repeat(self) -> None:
         """Send again, for ever, what has not been replaced for a while."""
         while True:
             await asyncio.sleep(self._timing.repeat)
+            self._read_requests()
             before = time.monotonic() - self._timing.repeat
-            for frame, sent in self._newest.values():
-                if sent <= before:
-                    self._send(frame)
+            for message in self._newest.values():
+                if message.time <= before:
+                    self._send(message)
 
-    def _send(self, frame: bytes) -> None:
+    def _send(self, message: _Outgoing) -> None:
+        for peer, connections in list(self._connections.items()):
+            frame = message.frame(peer)
+            # an old connection may not have been found to be dead yet
+            for routing_id in list(connections):
+                if not self._send_to(routing_id, frame, connections):
+                    continue
+                if peer in message.sent_to:
+                    self.repeated_messages += 1
+                    self.repeated_bytes += len(frame)
+                else:
+                    message.sent_to.add(peer)
+                    self.messages += 1
+                    self.bytes += len(frame)
+
+    def _send_to(self, routing_id: bytes, frame: bytes, connections: deque[bytes]) -> bool:
+        """Hand the frame to the socket for one connection; whether it is still there and has room in its queue."""
         if self._socket is None:
-            return
-        self._socket.send(frame, zmq.NOBLOCK)
-        self.messages += 1
-        self.bytes += len(frame)
-        # at every turn, and more than the queue holds, so that wishes cannot pile up
-        for _ in range(4 * _INBOUND_QUEUE):
-            if not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-                break
-            self._hear(self._socket)
-
-    def _hear(self, socket: zmq.Socket[bytes]) -> None:
+            return False
         try:
-            frame = socket.recv(zmq.NOBLOCK, copy=False)
-            if frame.bytes not in _BEGIN_OR_STOP:
-                # as the doorkeeper said
-                self._offend(str(frame.get("User-Id")))
-        except zmq.ZMQError:
-            # nothing there; or from nobody: libzmq itself takes back the wishes of who has left
-            return
+            self._socket.send(routing_id, zmq.SNDMORE | zmq.NOBLOCK)
+            self._socket.send(frame, zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno == errno.EHOSTUNREACH:
+                connections.remove(routing_id)
+            return False
+        return True
+
+    def _read_requests(self) -> None:
+        """Read what neighbours have sent: more at a time than one queue holds, so that it cannot pile up."""
+        for _ in range(4 * _INBOUND_QUEUE):
+            if self._socket is None or not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                return
+            routing_id, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            self._read_request(routing_id.bytes, parts)
+
+    def _read_request(self, routing_id: bytes, parts: list[zmq.Frame]) -> None:
+        # from the authenticator; without keys there is none
+        user = str(parts[-1].get("User-Id")) if self._curve else None
+        valid = len(parts) == 1 and len(parts[0].bytes) == REQUEST.size
+        peer = self._identify(REQUEST.unpack(parts[0].bytes)[0], user) if valid else None
+        if peer is not None and routing_id not in self._connections.get(peer, ()):
+            self._connections.setdefault(peer, deque(maxlen=_CONNECTIONS)).append(routing_id)
+        elif user is not None:
+            self._on_misuse(user)
 
     async def reopen(self) -> None:
-        """Disconnect everybody, and let in anew who is admitted: libzmq has no other way to cut one off who is in."""
+        """Disconnect everybody, and let those who are still admitted connect again: libzmq has no other way to end one
+        connection of a socket that listens."""
         async with self._reopening:
             self._disconnect()
             wait = _BIND_WAIT
@@ -137,8 +202,8 @@ class Publisher:
                 try:
                     self._bind(self._context)
                 except zmq.ZMQError as error:
-                    # closing takes libzmq a moment; and somebody else may have come first
-                    if wait == _BIND_WAIT_LIMIT and self._seldom.held("bind") is not None:
+                    # closing takes libzmq a moment; and another program may have taken the port
+                    if wait == _BIND_WAIT_LIMIT and self._log_limit.suppressed("bind") is not None:
                         _log.error("cannot listen at %s: %s", self.endpoint, error)
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, _BIND_WAIT_LIMIT)
@@ -149,6 +214,7 @@ class Publisher:
         self._disconnect()
 
     def _disconnect(self) -> None:
+        self._connections.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None

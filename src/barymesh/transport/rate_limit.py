@@ -1,4 +1,4 @@
-"""Say things seldom: whoever sends bad messages shall not fill the log too."""
+"""Limit how often the same kind of event is logged: a peer that sends bad messages must not fill the log."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import time
 from collections.abc import Callable
 
 
-class Seldom:
-    """Lets one event of a kind through in ``interval`` seconds, and counts those held back in between."""
+class RateLimit:
+    """Allows one event of a kind in ``interval`` seconds, and counts the others."""
 
     def __init__(self, interval: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = interval
         self._clock = clock
         self._last: dict[str, float] = {}
-        self._held: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
 
-    def held(self, kind: str) -> int | None:
-        """How many events of the kind were held back since the last one let through; None if this is one more."""
+    def suppressed(self, kind: str) -> int | None:
+        """Ask for one event of the kind. If it is allowed: the number of events suppressed since the last one that was.
+        None if it is not allowed."""
         now = self._clock()
         if now - self._last.get(kind, -float("inf")) < self._interval:
-            self._held[kind] = self._held.get(kind, 0) + 1
+            self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
             return None
         self._last[kind] = now
-        return self._held.pop(kind, 0)
+        return self._suppressed.pop(kind, 0)

@@ -1,8 +1,8 @@
-"""The links of a peer: it publishes the newest messages of its nodes, hears those of its neighbours, and lets nobody
-else in.
+"""The links of a peer: it sends the newest messages of its nodes to its neighbours, receives theirs, and lets nobody
+else connect.
 
-Peers may be lost, stopped, restarted or hostile; messages may be lost. The newest message of every node is repeated,
-so that whoever missed it gets it, and all that is kept of what arrives is the newest of every node.
+Peers may be lost, stopped, restarted or hostile; messages may be lost. The newest message of every node is repeated for
+neighbours that missed it. Of the messages that arrive, only the newest of every node is kept.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from numpy.typing import ArrayLike
 
 from barymesh.errors import NetworkError, OptionError
 from barymesh.transport import endpoints
-from barymesh.transport.admission import Gate, Mark, Rules, Tolerance
-from barymesh.transport.authentication import Doorkeeper
+from barymesh.transport.admission import Admission, Tolerance
+from barymesh.transport.authentication import AdmittedKeys, PeerAuthenticator
 from barymesh.transport.keys import CurveKeyError, KeyPair
 from barymesh.transport.publisher import Publisher
 from barymesh.transport.subscriber import Link, LinkState, Neighbour
 from barymesh.transport.timing import Timing
-from barymesh.transport.wire import BadMessageError, Message, Reason
+from barymesh.transport.wire import BadMessageError, Mark, Message, MessageFormat, Reason
 
 _log = logging.getLogger(__name__)
 
@@ -36,26 +36,27 @@ _QUEUE_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class LinkStatus:
-    """How a link fares. ``messages`` and ``bytes`` were received; of them so many were ``admitted``, ``repeated``, and
-    ``refused`` by reason. ``silence``: seconds since the last that was admitted; None before the first."""
+    """The state of a link, ``since`` when, and a ``note`` for people. Of the ``received_messages``, so many were
+    ``accepted_messages``, ``duplicate_messages``, and ``refused_messages`` by reason. ``silence``: seconds since the
+    last one accepted; None before the first."""
 
     state: LinkState
     since: float
     note: str
-    messages: int
-    bytes: int
-    admitted: int
-    repeated: int
-    refused: dict[str, int]
+    received_messages: int
+    received_bytes: int
+    accepted_messages: int
+    duplicate_messages: int
+    refused_messages: dict[str, int]
     silence: float | None
 
 
 class Links:
-    """All links of the peer that hosts ``nodes`` and listens at ``endpoint``. They are open, once, for as long as
-    ``async with``, and belong to its event loop.
+    """All links of the peer that hosts ``nodes`` and listens at ``endpoint``. They are open, once, within ``async
+    with``, and belong to its event loop.
 
-    ``curve``: its key pair. None means links that everybody on this machine can read and write; all endpoints must then
-    be local.
+    ``curve``: the key pair of this peer. None means links that every program on this machine can read and write; all
+    endpoints must then be local.
     """
 
     def __init__(
@@ -63,48 +64,50 @@ class Links:
         nodes: Collection[int],
         endpoint: str,
         neighbours: Iterable[Neighbour],
-        rules: Rules,
+        message_format: MessageFormat,
         *,
         curve: KeyPair | None,
         timing: Timing | None = None,
         tolerance: Tolerance | None = None,
     ) -> None:
         self.nodes = frozenset(nodes)
-        self.rules = rules
+        self.format = message_format
         self._curve = curve
         self._timing = timing or Timing()
         self._tolerance = tolerance or Tolerance()
         # (incarnation, sequence) of the newest messages known from before
         self._marks: dict[int, Mark] = {}
-        self._queue = max(16, _QUEUE_BYTES // rules.frame_limit)
+        self._queue = max(16, _QUEUE_BYTES // message_format.longest_frame)
         self._links: dict[str, Link] = {}
-        self._listening: dict[str, asyncio.Task[None]] = {}
+        self._receiving: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._newest: dict[int, Message] = {}
         self._arrived = asyncio.Event()
         self._check_endpoint(endpoint)
         # None while closed
         self._context: zmq.asyncio.Context | None = None
-        self._doorkeeper = Doorkeeper()
-        self._publisher = Publisher(endpoint, curve, self._timing, self._queue, self._offended)
+        self._authenticator: PeerAuthenticator | None = None
+        self._admitted = AdmittedKeys()
+        self._publisher = Publisher(endpoint, curve, self._timing, self._queue, self._identify, self._on_misuse)
         for neighbour in neighbours:
             self.add(neighbour)
 
     async def __aenter__(self) -> Self:
         self._context = zmq.asyncio.Context()
-        # what waits in a socket that is closed is of no use to anybody
+        # what waits in a socket that is closed is of no use
         self._context.linger = 0
         try:
-            # the doorkeeper first and last: there must be one while there is a door
-            door = self._doorkeeper.open(self._context)
+            if self._curve is not None:
+                # the first to start and the last to stop: libzmq admits everybody while there is none
+                self._authenticator = PeerAuthenticator(self._context, self._admitted)
+                self._authenticator.start()
             self._publisher.open(self._context)
         except BaseException:
             await self.close()
             raise
-        self._start(self._doorkeeper.serve(door))
         self._start(self._publisher.repeat())
         for link in self._links.values():
-            self._listen(link, self._context)
+            self._receive(link, self._context)
         return self
 
     async def __aexit__(
@@ -117,12 +120,16 @@ class Links:
         context, self._context = self._context, None
         if context is None:
             return
-        # one that ends may have started another
+        # a task that ends may have started another
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         self._publisher.close()
+        if self._authenticator is not None:
+            self._authenticator.stop()
+            # its task has been cancelled, and ends now
+            await asyncio.sleep(0)
         context.destroy()
 
     @property
@@ -130,15 +137,26 @@ class Links:
         """Where this peer listens; with the port that was found for port 0."""
         return self._publisher.endpoint
 
-    def publish(self, sender: int, incarnation: int, sequence: int, vector: ArrayLike) -> None:
-        """Send the newest state of an own node to all neighbours. Does not wait; it is repeated until there is a newer
-        one."""
+    def publish(
+        self, sender: int, incarnation: int, sequence: int, vector: ArrayLike, private_to: int | None = None
+    ) -> None:
+        """Send the newest state ``(width,)`` of the own node ``sender`` to all neighbours, and repeat it until there is
+        a newer one. Does not wait.
+
+        The peer that hosts the node ``private_to`` gets all of it, the others get it without the private columns. If no
+        neighbour hosts that node, or if it is None, nobody gets them.
+        """
         if sender not in self.nodes:
             raise OptionError(f"Node {sender} is not a node of this peer; it has {sorted(self.nodes)}.")
-        self._publisher.publish(sender, self.rules.encode(sender, incarnation, sequence, vector))
+        receiver = None if private_to is None else self._host_of(private_to)
+        public = self.format.encode(sender, incarnation, sequence, vector)
+        private = public
+        if receiver is not None:
+            private = self.format.encode(sender, incarnation, sequence, vector, with_private=True)
+        self._publisher.publish(sender, public, private, receiver)
 
     def newest(self) -> dict[int, Message]:
-        """By node, the newest of the messages that have arrived since this was last asked."""
+        """By node, the newest message among those that have arrived since the last call."""
         newest, self._newest = self._newest, {}
         self._arrived.clear()
         return newest
@@ -148,65 +166,77 @@ class Links:
         await self._arrived.wait()
 
     def status(self) -> dict[str, LinkStatus]:
-        """How the link to each neighbour fares, by its name."""
+        """The state of the link to each neighbour, by its name."""
         return {
             name: LinkStatus(
                 link.state,
                 link.since,
                 link.note,
-                link.messages,
-                link.bytes,
-                link.gate.admitted,
-                link.gate.repeated,
-                {reason.name: count for reason, count in link.gate.refused.items()},
-                None if link.heard is None else time.monotonic() - link.heard,
+                link.received_messages,
+                link.received_bytes,
+                link.admission.accepted,
+                link.admission.duplicates,
+                {reason.name: count for reason, count in link.admission.refused.items()},
+                None if link.last_accepted is None else time.monotonic() - link.last_accepted,
             )
             for name, link in self._links.items()
         }
 
     @property
     def sent_messages(self) -> int:
-        """Each counts once, however many neighbours hear it."""
+        """Messages sent: one for each message and each neighbour that it was handed to the socket for."""
         return self._publisher.messages
 
     @property
     def sent_bytes(self) -> int:
+        """The bytes of the sent messages."""
         return self._publisher.bytes
 
     @property
-    def strangers(self) -> int:
-        """How often somebody was not let in."""
-        return self._doorkeeper.strangers
+    def repeated_messages(self) -> int:
+        """Messages sent again to a neighbour that had been sent them before."""
+        return self._publisher.repeated_messages
+
+    @property
+    def repeated_bytes(self) -> int:
+        """The bytes of the repeated messages."""
+        return self._publisher.repeated_bytes
+
+    @property
+    def refused_connections(self) -> int:
+        """How often a connection with an unknown key was refused."""
+        return self._admitted.refused_connections
 
     def add(self, neighbour: Neighbour) -> None:
-        """Let a new neighbour in, and listen to it."""
+        """Admit a new neighbour, and receive from it."""
         self._check(neighbour)
-        gate = Gate(neighbour.name, neighbour.nodes, self.rules, self._tolerance, self._marks)
-        link = Link(neighbour, gate, self._curve, self._timing, self._queue, self._deliver)
+        admission = Admission(neighbour.name, neighbour.nodes, self.format, self._tolerance, self._marks)
+        link = Link(neighbour, min(self.nodes), admission, self._curve, self._timing, self._queue, self._deliver)
         if neighbour.public_key is not None:
-            self._doorkeeper.admit(neighbour.public_key, neighbour.name)
+            self._admitted.admit(neighbour.public_key, neighbour.name)
         self._links[neighbour.name] = link
         if self._context is not None:
-            self._listen(link, self._context)
+            self._receive(link, self._context)
 
     def recall(self, marks: Mapping[int, Mark]) -> None:
-        """Take messages older than these for old ones. The same once more is welcome: it may have been used, but what
-        was heard is not kept."""
+        """Refuse messages older than these marks. A message with the same mark is accepted once more: it was used
+        before, but it is not kept."""
         self._marks |= {node: (life, number - 1) for node, (life, number) in marks.items()}
         for link in self._links.values():
-            link.gate.marks |= {node: mark for node, mark in self._marks.items() if node in link.gate.nodes}
+            known = link.admission
+            known.marks |= {node: mark for node, mark in self._marks.items() if node in known.nodes}
 
     async def remove(self, name: str) -> None:
-        """Listen to the neighbour no more, and disconnect it. The others are disconnected for a moment too."""
+        """Receive from the neighbour no more, and disconnect it. The others are disconnected for a moment too."""
         if name not in self._links:
             raise OptionError(f"There is no neighbour {name!r}; there are {', '.join(self._links) or 'none'}.")
         link = self._links.pop(name)
-        # should it come back, it must not say again what it said before
-        self._marks |= link.gate.marks
-        await self._shut_out(link)
+        # if it comes back, its old messages are refused
+        self._marks |= link.admission.marks
+        await self._disconnect(link)
 
     def _check(self, neighbour: Neighbour) -> None:
-        """Each neighbour is one peer with a key and nodes of its own: what it sends is known by its key."""
+        """Each neighbour must be one peer with its own key and its own nodes: its messages are known by its key."""
         self._check_endpoint(neighbour.endpoint)
         if not (neighbour.name.isascii() and neighbour.name.isprintable() and 0 < len(neighbour.name) <= 64):
             raise NetworkError(f"The name {neighbour.name!r} of a peer must be 1 to 64 printable ASCII characters.")
@@ -241,14 +271,14 @@ class Links:
         endpoints.checked(endpoint)
         if self._curve is None and not endpoints.is_local(endpoint):
             raise OptionError(
-                f"Without keys, links stay within one machine, and {endpoint} may be beyond it. Give every peer a key "
+                f"Without keys all endpoints must be on this machine, and {endpoint} may not be. Give every peer a key "
                 "pair, or use a loopback address such as tcp://127.0.0.1:5555, or ipc://path."
             )
 
-    def _listen(self, link: Link, context: zmq.asyncio.Context) -> None:
-        self._listening[link.neighbour.name] = self._start(self._attend(link, context))
+    def _receive(self, link: Link, context: zmq.asyncio.Context) -> None:
+        self._receiving[link.neighbour.name] = self._start(self._receive_until_cut_off(link, context))
 
-    async def _attend(self, link: Link, context: zmq.asyncio.Context) -> None:
+    async def _receive_until_cut_off(self, link: Link, context: zmq.asyncio.Context) -> None:
         await link.run(context)
         self._start(self._cut_off(link))
 
@@ -256,29 +286,38 @@ class Links:
         self._newest[message.sender] = message
         self._arrived.set()
 
-    def _offended(self, name: str) -> None:
-        """A neighbour asked for what no peer asks for."""
+    def _host_of(self, node: int) -> str | None:
+        """The neighbour that hosts the node."""
+        return next((name for name, link in self._links.items() if node in link.admission.nodes), None)
+
+    def _identify(self, node: int, user: str | None) -> str | None:
+        """The neighbour that asks for messages: the one that has authenticated; without keys, the one that hosts the
+        node it names."""
+        name = self._host_of(node) if self._curve is None else user
+        link = self._links.get(name) if name is not None else None
+        return None if link is None or link.admission.cut_off else name
+
+    def _on_misuse(self, name: str) -> None:
         link = self._links.get(name)
-        if link and not link.gate.cut_off:
-            link.gate.blame(BadMessageError(Reason.BROKEN, "it subscribes to other things than everything"))
-            if link.gate.cut_off:
+        if link and not link.admission.cut_off:
+            link.admission.report(BadMessageError(Reason.BROKEN, "it sent something else than a request for messages"))
+            if link.admission.cut_off:
                 self._start(self._cut_off(link))
 
     async def _cut_off(self, link: Link) -> None:
         link.cut_off()
-        await self._shut_out(link)
+        await self._disconnect(link)
 
-    async def _shut_out(self, link: Link) -> None:
-        """End all that connects us with the neighbour, in both directions."""
-        listening = self._listening.pop(link.neighbour.name, None)
+    async def _disconnect(self, link: Link) -> None:
+        """End the connections with the neighbour in both directions, and admit its key no more."""
+        receiving = self._receiving.pop(link.neighbour.name, None)
         # first what needs no waiting
         if link.neighbour.public_key is not None:
-            self._doorkeeper.dismiss(link.neighbour.public_key)
-        if listening is not None:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
-        if link.neighbour.public_key is not None:
-            await self._publisher.reopen()
+            self._admitted.dismiss(link.neighbour.public_key)
+        if receiving is not None:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+        await self._publisher.reopen()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -289,4 +328,4 @@ class Links:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            _log.critical("a part of the links has failed: %s", error, exc_info=error)
+            _log.critical("a task of the links has failed: %s", error, exc_info=error)

@@ -1,4 +1,4 @@
-"""What is heard from one neighbour: one SUB socket at a time, each for one connection."""
+"""The receiving half of a link: messages of one neighbour, over one DEALER socket for each connection."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import itertools
 import logging
 import random
+import secrets
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +18,9 @@ from enum import StrEnum
 import zmq.asyncio
 
 from barymesh.transport import endpoints
-from barymesh.transport.admission import Gate
+from barymesh.transport.admission import Admission
 from barymesh.transport.keys import KeyPair, fingerprint
+from barymesh.transport.publisher import REQUEST
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import BadMessageError, Message, Reason
 
@@ -27,8 +29,8 @@ _log = logging.getLogger(__name__)
 # frames taken before others get their turn
 _BATCH = 64
 
-# what the socket itself refuses, and breaks the connection over, is well above what the gate refuses and counts one by
-# one. Not below 1024 bytes: the limit holds for the handshake too
+# a frame above the socket's limit ends the connection. The limit is well above the longest message, so that most frames
+# that are too long are refused and counted one by one; and not below 1024 bytes, as it holds for the handshake too
 _SOCKET_LIMIT = 2
 _HANDSHAKE_BYTES = 1024
 
@@ -41,21 +43,24 @@ _EVENTS = (
     | zmq.Event.CONNECT_RETRIED
 )
 
-# libzmq announces within microseconds of a disconnection that it will retry; it does not after a breach of protocol
+# libzmq reports within microseconds of a disconnection that it will retry; it does not after a breach of protocol
 _ANNOUNCEMENT_MS = 500
 
-# never reached. Each connection has a socket of its own: after a refusal libzmq would not retry, and where it would,
+# never reached. Each connection has a socket of its own: after a refusal libzmq would not retry; and if it retried
 # after a heartbeat missed behind a full queue, it would abort the whole process (zeromq/libzmq#3937)
 _LIBZMQ_RETRY_MS = 24 * 3600 * 1000
 
-# a monitor's address must be new each time
+# bytes of a routing id. It is random: whoever knew it could take the place of a connection that has ended
+_ROUTING_ID = 16
+
+# the address of a monitor must be new each time
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A peer with nodes that are graph neighbours of ours. ``public_key`` is None only where links are not
-    encrypted."""
+    """A peer that hosts graph neighbours of our nodes; ``nodes`` are all that it hosts. ``public_key`` is None only
+    where links are not encrypted."""
 
     name: str
     endpoint: str
@@ -64,7 +69,7 @@ class Neighbour:
 
 
 class LinkState(StrEnum):
-    """The values are what people read."""
+    """The values are for people to read."""
 
     NEVER = "never connected"
     CONNECTED = "connected"
@@ -74,162 +79,170 @@ class LinkState(StrEnum):
 
 
 class Link:
-    """Listens to a neighbour, tries again whenever that ends, and hands what passes the gate to ``deliver``.
+    """Receives from a neighbour, connects again whenever a connection ends, and hands accepted messages to ``deliver``.
+    ``node`` is a node of this peer, by which the neighbour may tell who it is.
 
-    ``state``, ``since`` when (seconds of the clock on the wall), and a ``note`` for people. ``messages`` and ``bytes``:
-    what was received, good or bad. ``heard``: when something new last came, by the steady clock; None before that.
+    ``state``, ``since`` when (seconds of the wall clock), and a ``note`` for people. ``received_messages`` and
+    ``received_bytes``: all frames, good or bad. ``last_accepted``: when a message was last accepted, by the monotonic
+    clock; None before that.
     """
 
     def __init__(
         self,
         neighbour: Neighbour,
-        gate: Gate,
+        node: int,
+        admission: Admission,
         curve: KeyPair | None,
         timing: Timing,
         queue: int,
         deliver: Callable[[Message], None],
     ) -> None:
         self.neighbour = neighbour
-        self.gate = gate
+        self.admission = admission
         self.state = LinkState.NEVER
         self.since = time.time()
         self.note = ""
-        self.messages = 0
-        self.bytes = 0
-        self.heard: float | None = None
+        self.received_messages = 0
+        self.received_bytes = 0
+        self.last_accepted: float | None = None
+        self._request = REQUEST.pack(node)
         self._curve = curve
         self._timing = timing
         self._queue = queue
         self._deliver = deliver
-        self._met = False
+        self._was_connected = False
 
     async def run(self, context: zmq.asyncio.Context) -> None:
-        """Listen until the neighbour is cut off."""
+        """Receive until the neighbour is cut off."""
         wait = self._timing.retry
-        while not self.gate.cut_off:
+        while not self.admission.cut_off:
             began = time.monotonic()
             try:
                 await self._connection(context)
             except (OSError, UnicodeError, zmq.ZMQError) as error:
-                # no such host, a name that cannot be one, no file descriptor left: it may pass
-                self._absent(f"cannot try to connect: {error}")
-            # one that ends at once, however often it comes about, is no reason to hurry
+                # no such host, an impossible name, no file descriptor left: it may pass
+                self._set_absent(f"cannot try to connect: {error}")
+            # a connection that ends at once is no reason to hurry, however often it happens
             lasted = time.monotonic() - began > self._timing.retry_limit
             wait = self._timing.retry if lasted else min(2 * wait, self._timing.retry_limit)
-            if not self.gate.cut_off:
-                # not all at the same moment
+            if not self.admission.cut_off:
+                # random, so that not all peers try at the same moment
                 await asyncio.sleep(random.uniform(wait / 2, wait))
 
     def cut_off(self) -> None:
-        """Note that this is over."""
-        self._become(LinkState.CUT_OFF, "it kept sending bad messages")
+        """Record that the neighbour has been cut off."""
+        self._set_state(LinkState.CUT_OFF, "it kept sending bad messages")
 
     async def _connection(self, context: zmq.asyncio.Context) -> None:
         """One connection, from the attempt to its end."""
         endpoint = await endpoints.resolved(self.neighbour.endpoint)
-        with self._sockets(context, endpoint) as (sub, monitor):
-            await self._attend(sub, monitor)
+        with self._sockets(context, endpoint) as (dealer, monitor):
+            await self._receive_until_end(dealer, monitor)
 
     @contextmanager
     def _sockets(
         self, context: zmq.asyncio.Context, endpoint: str
     ) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
-        """A SUB socket that connects, and the one that tells how it fares."""
-        sub = context.socket(zmq.SUB)
+        """A DEALER socket that connects and asks for messages, and its monitor."""
+        dealer = context.socket(zmq.DEALER)
         try:
-            self._timing.apply(sub)
-            sub.setsockopt(zmq.RCVHWM, self._queue)
-            sub.setsockopt(zmq.MAXMSGSIZE, max(_HANDSHAKE_BYTES, _SOCKET_LIMIT * self.gate.rules.frame_limit))
-            sub.setsockopt(zmq.RECONNECT_IVL, _LIBZMQ_RETRY_MS)
-            sub.setsockopt(zmq.IPV6, endpoints.is_ipv6(endpoint))
+            self._timing.apply(dealer)
+            dealer.setsockopt(zmq.RCVHWM, self._queue)
+            dealer.setsockopt(
+                zmq.MAXMSGSIZE, max(_HANDSHAKE_BYTES, _SOCKET_LIMIT * self.admission.format.longest_frame)
+            )
+            dealer.setsockopt(zmq.RECONNECT_IVL, _LIBZMQ_RETRY_MS)
+            dealer.setsockopt(zmq.IPV6, endpoints.is_ipv6(endpoint))
+            dealer.setsockopt(zmq.ROUTING_ID, secrets.token_bytes(_ROUTING_ID))
             if self._curve and self.neighbour.public_key:
-                sub.setsockopt(zmq.CURVE_PUBLICKEY, self._curve.public.encode())
-                sub.setsockopt(zmq.CURVE_SECRETKEY, self._curve.secret.encode())
-                sub.setsockopt(zmq.CURVE_SERVERKEY, self.neighbour.public_key.encode())
-            sub.setsockopt(zmq.SUBSCRIBE, b"")
-            monitor = sub.get_monitor_socket(_EVENTS, f"inproc://link-{next(_numbers)}")
+                dealer.setsockopt(zmq.CURVE_PUBLICKEY, self._curve.public.encode())
+                dealer.setsockopt(zmq.CURVE_SECRETKEY, self._curve.secret.encode())
+                dealer.setsockopt(zmq.CURVE_SERVERKEY, self.neighbour.public_key.encode())
+            monitor = dealer.get_monitor_socket(_EVENTS, f"inproc://link-{next(_numbers)}")
             try:
-                sub.connect(endpoint)
-                yield sub, monitor
+                dealer.connect(endpoint)
+                # waits in the queue until the handshake has succeeded
+                zmq.Socket(shadow=dealer).send(self._request, zmq.NOBLOCK)
+                yield dealer, monitor
             finally:
                 # before its reader closes, else libzmq waits for the reader for ever
-                sub.disable_monitor()
+                dealer.disable_monitor()
                 monitor.close()
         finally:
-            sub.close()
+            dealer.close()
 
-    async def _attend(self, sub: zmq.asyncio.Socket, monitor: zmq.asyncio.Socket) -> None:
+    async def _receive_until_end(self, dealer: zmq.asyncio.Socket, monitor: zmq.asyncio.Socket) -> None:
         """Receive until the connection ends, or the attempt fails."""
         poller = zmq.asyncio.Poller()
-        poller.register(sub, zmq.POLLIN)
+        poller.register(dealer, zmq.POLLIN)
         poller.register(monitor, zmq.POLLIN)
         # the same socket without a future for each frame
-        frames = zmq.Socket(shadow=sub)
+        frames = zmq.Socket(shadow=dealer)
         connected = False
-        while not self.gate.cut_off:
+        while not self.admission.cut_off:
             ready = dict(await poller.poll())
-            if sub in ready:
+            if dealer in ready:
                 self._receive(frames)
             if monitor not in ready:
                 continue
             event, value = struct.unpack("=Hi", (await monitor.recv_multipart())[0])
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-                connected = self._met = True
-                self._become(LinkState.CONNECTED, "")
+                connected = self._was_connected = True
+                self._set_state(LinkState.CONNECTED, "")
             elif event == zmq.Event.DISCONNECTED:
-                self._absent("the connection ended")
+                self._set_absent("the connection ended")
                 while self._receive(frames):
                     await asyncio.sleep(0)
                 if not await monitor.poll(_ANNOUNCEMENT_MS):
-                    self._breach(connected)
+                    self._protocol_breach(connected)
                     return
             else:
-                self._failed(event, value, connected)
+                self._attempt_failed(event, value, connected)
                 return
 
     def _receive(self, frames: zmq.Socket[bytes]) -> bool:
-        """Take a batch of frames to the gate; whether there may be more."""
+        """Check a batch of frames; whether there may be more."""
         for _ in range(_BATCH):
             try:
                 frame = frames.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return False
-            self.messages += 1
-            self.bytes += len(frame)
-            message = self.gate.admit(frame)
+            self.received_messages += 1
+            self.received_bytes += len(frame)
+            message = self.admission.accept(frame)
             if message is not None:
-                self.heard = time.monotonic()
+                self.last_accepted = time.monotonic()
                 self._deliver(message)
-        return not self.gate.cut_off
+        return not self.admission.cut_off
 
-    def _failed(self, event: int, value: int, connected: bool) -> None:
-        """Say why the attempt failed, or what ended the connection."""
+    def _attempt_failed(self, event: int, value: int, connected: bool) -> None:
+        """Record why the attempt failed, or what ended the connection."""
         if event == zmq.Event.CONNECT_RETRIED:
             if not connected:
-                self._absent("it cannot be reached")
+                self._set_absent("it cannot be reached")
         elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
             own = self._curve.fingerprint if self._curve else "none"
-            self._become(LinkState.REFUSED, f"it does not admit our key {own}; ask it to")
+            self._set_state(LinkState.REFUSED, f"it does not admit our key {own}; ask it to")
         elif event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL and value == errno.EAGAIN:
-            self._absent("it accepts the connection and says nothing")
+            self._set_absent("it accepts the connection and does not answer")
         else:
-            self._not_it()
+            self._set_wrong_peer()
 
-    def _breach(self, connected: bool) -> None:
-        """The connection was given up because of what came over it."""
+    def _protocol_breach(self, connected: bool) -> None:
+        """libzmq ended the connection because of what came over it."""
         if connected:
-            self.gate.blame(BadMessageError(Reason.BROKEN))
+            self.admission.report(BadMessageError(Reason.BROKEN))
         else:
-            self._not_it()
+            self._set_wrong_peer()
 
-    def _not_it(self) -> None:
+    def _set_wrong_peer(self) -> None:
         key = f" with the key {fingerprint(self.neighbour.public_key)}" if self.neighbour.public_key else ""
-        self._become(LinkState.REFUSED, f"who answers at {self.neighbour.endpoint} is not the peer{key}")
+        self._set_state(LinkState.REFUSED, f"the program at {self.neighbour.endpoint} is not the peer{key}")
 
-    def _absent(self, note: str) -> None:
-        self._become(LinkState.LOST if self._met else LinkState.NEVER, note)
+    def _set_absent(self, note: str) -> None:
+        self._set_state(LinkState.LOST if self._was_connected else LinkState.NEVER, note)
 
-    def _become(self, state: LinkState, note: str) -> None:
+    def _set_state(self, state: LinkState, note: str) -> None:
         if (state, note) == (self.state, self.note):
             return
         if state != self.state:

@@ -1,4 +1,4 @@
-"""How patient links are."""
+"""The times that links keep to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from barymesh.errors import OptionError
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds. ``heartbeat``: between signs of life; ``silence``: after it a silent peer counts as lost; ``handshake``:
-    it must be done by then; ``retry``: until the first new attempt, doubled up to ``retry_limit``; ``repeat``: the
-    newest message of a node is sent again so often, for those who missed it."""
+    """All in seconds.
+
+    ``heartbeat``: between two heartbeats. ``timeout``: a peer that is silent for longer counts as lost. ``handshake``:
+    the limit for a handshake. ``retry``: the wait before the first new attempt, doubled up to ``retry_limit``.
+    ``repeat``: the newest message of a node is sent again after this time, for neighbours that missed it.
+    """
 
     heartbeat: float = 0.5
-    silence: float = 5.0
+    timeout: float = 5.0
     handshake: float = 10.0
     retry: float = 0.1
     retry_limit: float = 5.0
@@ -29,9 +32,9 @@ class Timing:
                 raise OptionError(f"Timing({name}={value}): choose 0.001 to 6553 seconds.")
 
     def apply(self, socket: zmq.Socket[bytes] | zmq.asyncio.Socket) -> None:
-        """Both ends send heartbeats, and both give up a silent other."""
+        """Let the socket send heartbeats, and end a connection whose other end is silent."""
         socket.setsockopt(zmq.HEARTBEAT_IVL, round(1000 * self.heartbeat))
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, round(1000 * self.silence))
-        socket.setsockopt(zmq.HEARTBEAT_TTL, round(1000 * self.silence))
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, round(1000 * self.timeout))
+        socket.setsockopt(zmq.HEARTBEAT_TTL, round(1000 * self.timeout))
         socket.setsockopt(zmq.HANDSHAKE_IVL, round(1000 * self.handshake))
         socket.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * self.handshake))

@@ -1,43 +1,70 @@
-"""One message on the wire: the newest state of a node, in a single frame, as msgpack of a fixed schema. Reading one
-executes nothing."""
+"""The wire format. A message is the newest state of one node, in one frame: a header of fixed size, then little-endian
+float64 numbers. Reading a frame executes nothing.
+
+Every message of a run has the same numbers. Some of them, the private columns, are meant for one receiver only; a frame
+has them or leaves them out. So the frames of a run have one of exactly two lengths.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import struct
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any
+from functools import cached_property, lru_cache
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh.errors import BarymeshError
+from barymesh.errors import BarymeshError, NumericalError, OptionError
 
-VERSION = 1
+Floats = NDArray[np.float64]
+# (incarnation, sequence): grows from message to message of one node
+Mark = tuple[int, int]
+
+MAGIC = b"bary"
+VERSION = 2
 RUN_LENGTH = 64
 
-# little-endian whatever the machine
-DTYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "f4": np.dtype("<f4")}
+# magic, version, flags, digest of the run id, sender, length, incarnation, sequence; the numbers after it are aligned
+_HEADER = struct.Struct("<4sHH16sIIQQ")
+# what every version of the format begins with
+_PREFIX = struct.Struct("<4sH")
+_NUMBER = np.dtype("<f8")
+_DIGEST_BYTES = 16
+_WITH_PRIVATE = 1
+# incarnation and sequence are kept in signed 64-bit integers
+_MARK_LIMIT = 2**63
 
-# bytes; everything around the payload takes at most 108
-_OVERHEAD = 128
+HEADER_BYTES = _HEADER.size
+# no columns
+NONE = slice(0, 0)
 
-_Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+def frame_bytes(numbers: int) -> int:
+    """The length of a frame with so many numbers."""
+    return HEADER_BYTES + numbers * _NUMBER.itemsize
+
+
+@lru_cache(maxsize=64)
+def run_digest(run: str) -> bytes:
+    """What a frame says of its run: 16 bytes of blake2b of the run id."""
+    return hashlib.blake2b(run.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 class Reason(StrEnum):
-    """Why something received is not used. The values are what people read."""
+    """Why something received is not used. The values are for people to read."""
 
     TOO_LONG = "longer than any message of this run"
     MALFORMED = "not a message"
     VERSION = "another version of the format"
-    DTYPE = "another number format than the run's"
     WIDTH = "another number of values than the run's"
     RUN = "of another run"
-    SENDER = "from a node that is not this peer's"
+    SENDER = "from a node that this peer does not host"
     NOT_FINITE = "values that are not finite"
     OUT_OF_RANGE = "values out of range"
-    STALE = "older than what was received before"
-    BROKEN = "connection broken by an oversized frame or a breach of protocol"
+    STALE = "older than a message received before"
+    BROKEN = "a frame that is too large, or a breach of protocol"
 
 
 class BadMessageError(BarymeshError, ValueError):
@@ -49,95 +76,161 @@ class BadMessageError(BarymeshError, ValueError):
         self.detail = detail
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """``length`` numbers of a node. A newer message of a node, by (incarnation, sequence), replaces an older one."""
+@dataclass(frozen=True, eq=False)
+class Message:
+    """The state of node ``sender``. A message with a larger (incarnation, sequence) replaces one with a smaller.
 
-    version: int
-    run: Annotated[str, msgspec.Meta(max_length=RUN_LENGTH)]
-    sender: _Whole
-    incarnation: _Whole
-    sequence: _Whole
-    dtype: Annotated[str, msgspec.Meta(max_length=8)]
-    length: _Whole
-    payload: bytes
+    ``values``: the numbers that were sent, read-only: all of a message ``(width,)``, or those outside the columns
+    ``missing``.
+    """
+
+    sender: int
+    incarnation: int
+    sequence: int
+    values: Floats
+    missing: slice
 
     @property
-    def mark(self) -> tuple[int, int]:
-        """Grows from message to message of one sender."""
+    def mark(self) -> Mark:
+        """(incarnation, sequence); grows from message to message of one sender."""
         return self.incarnation, self.sequence
 
-    def values(self) -> NDArray[Any]:
-        """``(length,)``, as sent; read-only, no copy."""
-        return np.frombuffer(self.payload, dtype=DTYPES[self.dtype])
-
-    def vector(self) -> NDArray[np.float64]:
-        """``(length,)`` in float64; read-only where nothing had to be converted."""
-        return self.values().astype(np.float64, copy=False)
-
-
-class _Head(msgspec.Struct, array_like=True):
-    """What every version of the format begins with."""
-
-    version: int
+    def vector(self) -> Floats:
+        """``(width,)``, with zeros in the private columns if those were not sent; read-only."""
+        start, count = self.missing.start, self.missing.stop - self.missing.start
+        if not count:
+            return self.values
+        vector = np.concatenate([self.values[:start], np.zeros(count), self.values[start:]])
+        vector.flags.writeable = False
+        return vector
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Message)
-_head_decoder = msgspec.msgpack.Decoder(_Head)
+@dataclass(frozen=True, eq=False)
+class MessageFormat:
+    """What every message of a run has: the id of its ``run``, and numbers between ``lower`` and ``upper (width,)``
+    (infinite: no bound). The columns ``private`` are for one receiver only."""
 
-# msgspec's own errors and its bad UTF-8 are ValueErrors; deep nesting ends in RecursionError
-_UNREADABLE = (ValueError, RecursionError)
+    run: str
+    lower: Floats
+    upper: Floats
+    private: slice = field(default_factory=lambda: NONE)
+
+    def __post_init__(self) -> None:
+        if not (self.run.isascii() and self.run.isprintable() and 0 < len(self.run) <= RUN_LENGTH):
+            raise OptionError(
+                f"The run id {self.run!r} must be 1 to {RUN_LENGTH} printable ASCII characters, the same for all peers."
+            )
+        # a finite bound keeps infinity out
+        largest = np.finfo(np.float64).max
+        for name in ("lower", "upper"):
+            bound = np.clip(np.array(getattr(self, name), dtype=np.float64), -largest, largest)
+            object.__setattr__(self, name, bound)
+        if self.lower.ndim != 1 or self.lower.shape != self.upper.shape or not self.lower.size:
+            raise OptionError(
+                f"lower {self.lower.shape} and upper {self.upper.shape} must have one bound for each number of a "
+                "message."
+            )
+        if not (self.lower <= self.upper).all():
+            raise OptionError("lower is above upper, or not a number; give lower <= upper, infinite for no bound.")
+        start, stop, _ = self.private.indices(self.width)
+        if self.private != slice(start, stop) or start > stop:
+            raise OptionError(
+                f"private is {self.private}; give slice(start, stop) with 0 <= start <= stop <= {self.width}."
+            )
+
+    @property
+    def width(self) -> int:
+        """How many numbers a message has, private ones included."""
+        return self.lower.size
+
+    @property
+    def longest_frame(self) -> int:
+        """The most bytes that a message of this run can take."""
+        return frame_bytes(self.width)
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return run_digest(self.run)
+
+    @cached_property
+    def _bounds(self) -> dict[bool, tuple[Floats, Floats]]:
+        """Lower and upper bound of what is sent, with and without the private columns."""
+        return {True: (self.lower, self.upper), False: (self._public(self.lower), self._public(self.upper))}
+
+    def _public(self, vector: Floats) -> Floats:
+        return np.concatenate([vector[: self.private.start], vector[self.private.stop :]])
+
+    def encode(
+        self, sender: int, incarnation: int, sequence: int, vector: ArrayLike, *, with_private: bool = False
+    ) -> bytes:
+        """The frame of a vector ``(width,)``, with or without its private columns. NumericalError if no neighbour would
+        accept it."""
+        values = np.asarray(vector, dtype=np.float64)
+        if values.shape != (self.width,):
+            raise OptionError(f"Node {sender} sends an array {values.shape}; messages of this run are ({self.width},).")
+        if not with_private:
+            values = self._public(values)
+        try:
+            self._check(values, with_private)
+        except BadMessageError as error:
+            raise NumericalError(
+                f"Node {sender} has {error}. Nothing was sent. Check its measure for extreme coordinates, or use a "
+                "larger reg."
+            ) from None
+        return encode(self.run, sender, incarnation, sequence, values, with_private=with_private)
+
+    def decode(self, frame: bytes) -> Message:
+        """The message of this run in the frame. BadMessageError, and no other error, if it has none. The values are
+        not checked against their bounds."""
+        # the length comes first, so that a huge frame costs nothing
+        if len(frame) > self.longest_frame:
+            raise BadMessageError(Reason.TOO_LONG, f"{len(frame)} bytes, at most {self.longest_frame}")
+        if len(frame) < _PREFIX.size:
+            raise BadMessageError(Reason.MALFORMED, f"{len(frame)} bytes")
+        magic, version = _PREFIX.unpack_from(frame)
+        if magic != MAGIC:
+            raise BadMessageError(Reason.MALFORMED, f"it begins with {magic!r}, not {MAGIC!r}")
+        # another version may have another header, and is reported by its number
+        if version != VERSION:
+            raise BadMessageError(Reason.VERSION, f"{version}, this is version {VERSION}")
+        if len(frame) < HEADER_BYTES:
+            raise BadMessageError(Reason.MALFORMED, f"{len(frame)} bytes, less than a header")
+        _, _, flags, digest, sender, length, incarnation, sequence = _HEADER.unpack_from(frame)
+        if len(frame) != frame_bytes(length):
+            raise BadMessageError(Reason.MALFORMED, f"{len(frame)} bytes for {length} values")
+        if flags not in (0, _WITH_PRIVATE) or max(incarnation, sequence) >= _MARK_LIMIT:
+            raise BadMessageError(Reason.MALFORMED, f"flags {flags}, incarnation {incarnation}, sequence {sequence}")
+        missing = NONE if flags == _WITH_PRIVATE else self.private
+        expected = self.width - (missing.stop - missing.start)
+        if length != expected:
+            raise BadMessageError(Reason.WIDTH, f"{length} values, expected {expected}")
+        if digest != self._digest:
+            raise BadMessageError(Reason.RUN, f"digest {digest.hex()}, expected {self._digest.hex()}")
+        values = np.frombuffer(frame, dtype=_NUMBER, offset=HEADER_BYTES)
+        return Message(sender, incarnation, sequence, values.astype(np.float64, copy=False), missing)
+
+    def check(self, message: Message) -> None:
+        """BadMessageError unless every value that was sent is within its bounds."""
+        self._check(message.values, message.values.size == self.width)
+
+    def _check(self, values: Floats, with_private: bool) -> None:
+        lower, upper = self._bounds[with_private]
+        # a NaN is on neither side of a bound
+        within = (values >= lower) & (values <= upper)
+        if within.all():
+            return
+        column = int(np.argmin(within))
+        reason = Reason.OUT_OF_RANGE if np.isfinite(values).all() else Reason.NOT_FINITE
+        raise BadMessageError(
+            reason, f"value {column} is {values[column]:g}, bounds {lower[column]:g} and {upper[column]:g}"
+        )
 
 
-HEADER_BYTES = 42
-
-
-def frame_bytes(numbers: int) -> int:
-    """The bytes of a message of so many numbers."""
-    return HEADER_BYTES + 8 * numbers
-
-
-def frame_limit(width: int) -> int:
-    """No message of ``width`` numbers takes more bytes."""
-    return _OVERHEAD + width * DTYPES["f8"].itemsize
-
-
-def encode(run: str, sender: int, incarnation: int, sequence: int, vector: ArrayLike, dtype: str = "f8") -> bytes:
-    """The frame that carries the vector."""
-    values = np.ascontiguousarray(vector, dtype=DTYPES[dtype])
-    return _encoder.encode(
-        Message(VERSION, run, int(sender), int(incarnation), int(sequence), dtype, values.size, values.tobytes())
-    )
-
-
-def decode(frame: bytes, width: int) -> Message:
-    """The message of ``width`` numbers in the frame. BadMessageError, and no other error, if it is not one."""
-    # before anything is read, so that a huge frame costs nothing
-    if len(frame) > frame_limit(width):
-        raise BadMessageError(Reason.TOO_LONG, f"{len(frame)} bytes, at most {frame_limit(width)}")
-    try:
-        message = _decoder.decode(frame)
-    except _UNREADABLE as error:
-        raise _unreadable(frame, error) from error
-    if message.version != VERSION:
-        raise _other_version(message.version)
-    if message.dtype not in DTYPES:
-        raise BadMessageError(Reason.DTYPE, ascii(message.dtype))
-    if len(message.payload) != message.length * DTYPES[message.dtype].itemsize:
-        raise BadMessageError(Reason.MALFORMED, f"{len(message.payload)} bytes for {message.length} values")
-    if message.length != width:
-        raise BadMessageError(Reason.WIDTH, f"{message.length} values, expected {width}")
-    return message
-
-
-def _unreadable(frame: bytes, error: Exception) -> BadMessageError:
-    """Another version may have other fields, and should be called by its name."""
-    try:
-        version = _head_decoder.decode(frame).version
-    except _UNREADABLE:
-        version = VERSION
-    return BadMessageError(Reason.MALFORMED, str(error)) if version == VERSION else _other_version(version)
-
-
-def _other_version(version: int) -> BadMessageError:
-    return BadMessageError(Reason.VERSION, f"{version}, this is version {VERSION}")
+def encode(
+    run: str, sender: int, incarnation: int, sequence: int, values: ArrayLike, *, with_private: bool = False
+) -> bytes:
+    """The frame with these values, whatever they are. ``MessageFormat.encode`` checks them first."""
+    numbers = np.ascontiguousarray(values, dtype=_NUMBER)
+    flags = _WITH_PRIVATE if with_private else 0
+    header = _HEADER.pack(MAGIC, VERSION, flags, run_digest(run), sender, numbers.size, incarnation, sequence)
+    return header + numbers.tobytes()

@@ -1,9 +1,8 @@
-"""Runs on a network, one or several, drawn over virtual time."""
+"""Histories of runs on a network, one or several, over virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ from matplotlib.ticker import LogFormatter
 from numpy.typing import NDArray
 
 from barymesh.viz.figure import Figure
+from barymesh.viz.theme import Panel, log_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,27 +21,19 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which people of any colour vision can tell apart; line styles help where lines meet
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
-# residuals below this are rounding and nothing else
+# smaller residuals are rounding errors
 ROUNDING = 1e-16
 # decades shown on either side of zero on a signed axis
 SIGNED_DECADES = 4
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One column of a history as a picture. ``signed``: values below zero mean something, and are marked."""
-
-    column: str
-    title: str
-    signed: bool = False
-
-
+# the dual error has a sign: its axis is logarithmic on both sides of zero where it needs to be
 PANELS = (
-    Panel("gap", "dual objective minus the optimum", signed=True),
-    Panel("dual_objective", "dual objective", signed=True),
-    Panel("consensus", "consensus distance"),
-    Panel("feasibility", "feasibility residual"),
-    Panel("tv", "total variation to the true barycenter"),
+    Panel("dual_error", "dual objective minus the optimum"),
+    Panel("dual_objective", "dual objective"),
+    Panel("consensus", "mean L1 distance of the nodes from the barycenter", ROUNDING),
+    Panel("feasibility", "feasibility residual", ROUNDING),
+    Panel("tv", "total variation to the true barycenter", ROUNDING),
 )
 
 
@@ -53,7 +45,7 @@ def is_of_network(history: History) -> bool:
 def plot_runs(runs: Mapping[str, History]) -> Figure:
     """One panel a metric, one line a run. ``runs``: histories by name; the name of a single one is not shown."""
     panels = [panel for panel in PANELS if any(_known(history, panel.column) for history in runs.values())]
-    if panels and panels[0].column == "gap":
+    if panels and panels[0].column == "dual_error":
         panels = [panel for panel in panels if panel.column != "dual_objective"]
     square = len(panels) == 4
     figure = Figure(figsize=(9.6, 6.8) if square else (4.2 * max(len(panels), 1), 3.6), layout="constrained")
@@ -88,15 +80,15 @@ def _draw(axes: Axes, panel: Panel, runs: Mapping[str, History]) -> None:
             continue
         axes.plot(
             history["time"],
-            history[panel.column] if panel.signed else _above_rounding(history[panel.column]),
+            history[panel.column] if panel.floor is None else log_values(history[panel.column], panel.floor),
             color=PALETTE[number % len(PALETTE)],
             linestyle=STYLES[number % len(STYLES)],
             marker="o" if len(history) == 1 else None,
             label=name,
         )
-    if panel.column == "gap":
-        _scale_signed(axes, np.concatenate([h["gap"] for h in runs.values() if "gap" in h.columns]))
-    elif not panel.signed:
+    if panel.column == "dual_error":
+        _scale_signed(axes, np.concatenate([h["dual_error"] for h in runs.values() if "dual_error" in h.columns]))
+    elif panel.floor is not None:
         axes.set_yscale("log")
         label_plainly(axes.yaxis)
     axes.set_title(panel.title, fontsize=10)
@@ -106,17 +98,8 @@ def _draw(axes: Axes, panel: Panel, runs: Mapping[str, History]) -> None:
     axes.tick_params(labelbottom=True)
 
 
-def _above_rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values for a logarithmic axis. A run that never leaves rounding is a line at the bottom; else zeros, as at time
-    0, are left out, because they would stretch the axis to nothing."""
-    shown = np.maximum(values, ROUNDING)
-    if (values > ROUNDING).any():
-        shown[values <= 0] = np.nan
-    return shown
-
-
 def _scale_signed(axes: Axes, values: NDArray[np.float64]) -> None:
-    """A logarithmic axis; on both sides of zero if there are values below it, which are marked as infeasible."""
+    """A logarithmic axis; if there are values below zero, on both sides of it, and marked as infeasible there."""
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     if sizes.size == 0:
         return

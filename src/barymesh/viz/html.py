@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHOWN = (
     "message", "method", "network", "measures", "support", "support_reason", "reg", "value", "gap", "tv_bound", "tv",
-    "consensus", "feasibility", "iterations", "virtual_seconds", "messages", "bytes", "seconds",
+    "consensus", "feasibility", "iterations", "activations", "time", "messages", "bytes", "seconds",
 )  # fmt: skip
 # facts of a network that take long to find out are shown up to so many nodes
 SMALL = 200
@@ -29,8 +29,9 @@ def result_as_html(result: Result) -> str:
     summary = result.summary()
     facts = {name: summary[name] for name in SHOWN if summary.get(name) not in (None, "")}
     if result.network is None:
-        facts = {name: value for name, value in facts.items() if name not in ("messages", "bytes")}
+        facts = {name: value for name, value in facts.items() if name not in ("activations", "messages", "bytes")}
         return _beside(facts, {"the barycenter": result.plot()})
+    facts.pop("iterations")
     return _beside(facts, {"the barycenter": result.plot(), "how it got there": result.history.plot()})
 
 

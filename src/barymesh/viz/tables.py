@@ -47,8 +47,8 @@ def network_figures(result: Result) -> dict[str, str]:
     """What a run on a network did, name to text."""
     known = result.summary()
     figures = {
-        "virtual time": f"{known.get('virtual_seconds', 0.0):.6g} s",
-        "activations": f"{result.iterations:,}",
+        "length of the run": f"{known.get('time', 0.0):.6g} s",
+        "activations": f"{result.activations:,}",
         "messages": f"{result.messages:,}",
         "bytes": decimal(result.bytes),
         "consensus (mean L1)": f"{result.consensus:.3g}",
@@ -56,7 +56,7 @@ def network_figures(result: Result) -> dict[str, str]:
     }
     if "tv" in known:
         figures["total variation"] = f"{known['tv']:.3g}"
-        figures["dual objective - optimum"] = f"{known['dual_gap']:.3g}"
+        figures["dual objective - optimum"] = f"{known['dual_error']:.3g}"
         for level, row in known["until"].items():
             figures[f"time to TV {level}"] = "not reached" if row is None else f"{row['time']:.4g} s"
             figures[f"messages to TV {level}"] = "-" if row is None else f"{int(row['messages']):,}"

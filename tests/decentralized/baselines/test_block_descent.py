@@ -1,4 +1,4 @@
-"""The block descent solvers: what they reach, what they remember, and how many digits they keep."""
+"""The block descent solvers: where they converge, what they store, and how many digits they keep."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.decentralized.baselines.block_descent import asbcds, carried, pasbcds, stepped
-from barymesh.decentralized.baselines.steps import theoretical_step
+from barymesh.block_descent import asbcds, pasbcds, theoretical_step
+from barymesh.decentralized.baselines.block_descent import carried, stepped
 from barymesh.decentralized.baselines.theta import ThetaSequence, square_change
 from barymesh.errors import NumericalError, OptionError
 
@@ -33,21 +33,56 @@ class Quadratic:
         self.optimum = np.linalg.solve(self.hessian, self.slope).reshape(m, d)
         self.start = rng.normal(size=(m, d))
 
-    def gradient(self, point, block, k):
+    def gradient(self, point, block):
         return (self.hessian @ point.ravel() - self.slope).reshape(self.shape)[block]
 
 
 @both
-@pytest.mark.parametrize("longest", [0, 3])
-def test_the_optimum_is_reached(method, longest):
-    problem = Quadratic(1)
-    ages = np.random.default_rng(2).integers(0, longest + 1, size=(8000, 4))
-    step = 0.3 / problem.smoothness
-    found = method(
-        problem.gradient, problem.start, step=step, iterations=8000, staleness=lambda k: ages[k], longest=longest
-    )
-    np.testing.assert_allclose(found.point, problem.optimum, atol=2e-3)
-    assert np.abs(problem.start - problem.optimum).max() > 0.5
+@given(seed=st.integers(0, 2**32), m=st.integers(1, 4), d=st.integers(1, 2), staleness=st.integers(0, 3))
+@settings(max_examples=5, deadline=None)
+def test_random_quadratics_are_minimised(method, seed, m, d, staleness):
+    """The closed form of the optimum is the solution of a linear system."""
+    problem = Quadratic(seed, m, d)
+    step = 0.3 / problem.smoothness / (1 + staleness)
+    found = method(problem.gradient, problem.start, step=step, iterations=4000, staleness=staleness, seed=seed)
+    start, end = (np.abs(point - problem.optimum).max() for point in (problem.start, found.point))
+    assert end < 0.02 * max(start, 1)
+
+
+@given(seed=st.integers(0, 2**32), m=st.integers(1, 5), staleness=st.integers(0, 6))
+@settings(max_examples=25, deadline=None)
+def test_the_two_agree_step_by_step(seed, m, staleness):
+    """With all that is drawn from one seed."""
+    problem = Quadratic(seed, m)
+    options = {"step": 0.1 / problem.smoothness, "iterations": 60, "staleness": staleness, "seed": seed}
+    one, other = (method(problem.gradient, problem.start, record_every=1, **options) for method in METHODS)
+    scale = max(1.0, np.abs(one.trajectory).max())
+    np.testing.assert_allclose(other.trajectory, one.trajectory, atol=1e-12 * scale)
+
+
+@both
+def test_a_staleness_that_is_drawn_lies_between_0_and_the_largest(method):
+    """Seen through a gradient that does not look at the point, so that the ages can be told from what was seen."""
+    m, n, largest = 3, 300, 2
+    seen = []
+
+    def gradient(point, block):
+        seen.append(point.copy())
+        return np.ones(1)
+
+    options = {"step": 0.1, "iterations": n, "seed": 4}
+    method(gradient, np.zeros((m, 1)), staleness=largest, **options)
+    drawn, by_age = seen, []
+    for age in range(largest + 1):
+        seen = []
+        method(gradient, np.zeros((m, 1)), staleness=np.full((n, m), age), **options)
+        by_age.append(seen)
+    fits = np.isclose(np.array(drawn)[None], np.array(by_age), rtol=1e-12, atol=0)[:, largest:, :, 0]
+    assert fits.any(axis=0).all()
+    # where the ages differ in what they show, all of them occur
+    apart = fits.sum(axis=0) == 1
+    counts = [int((fits[age] & apart).sum()) for age in range(largest + 1)]
+    assert min(counts) > 0
 
 
 @both
@@ -60,9 +95,9 @@ def test_one_block_without_staleness_is_nesterovs_method(method):
     expected = []
     for k in range(40):
         y = x + theta[k] * (1 / theta[k - 1] - 1) * (x - before) if k else x
-        before, x = x, y - step * problem.gradient(y, 0, k)
+        before, x = x, y - step * problem.gradient(y, 0)
         expected.append(x)
-    found = method(problem.gradient, problem.start, step=step, iterations=40, record=1)
+    found = method(problem.gradient, problem.start, step=step, iterations=40, record_every=1)
     np.testing.assert_allclose(found.trajectory, expected, rtol=1e-11, atol=1e-12)
 
 
@@ -75,20 +110,13 @@ def test_what_a_step_sees_is_as_old_as_asked(method):
     start = rng.normal(size=(m, 2))
     seen = []
 
-    def gradient(point, block, k):
+    def gradient(point, block):
+        k = len(seen)
         assert block == chosen[k]
         seen.append(point)
         return forces[k]
 
-    method(
-        gradient,
-        start,
-        step=0.1,
-        iterations=n,
-        staleness=lambda k: ages[k],
-        longest=longest,
-        blocks=lambda k: int(chosen[k]),
-    )
+    method(gradient, start, step=0.1, iterations=n, staleness=ages, blocks=chosen)
     theta = ThetaSequence(m).at(np.arange(1, n + 1))
     u, v = [start], [np.zeros((m, 2))]
     for k in range(n):
@@ -104,17 +132,11 @@ def test_what_a_step_sees_is_as_old_as_asked(method):
 
 
 @both
-def test_no_more_is_remembered_than_the_longest_staleness(method):
+def test_no_more_is_stored_than_the_largest_staleness_needs(method):
     def peak(iterations):
         tracemalloc.start()
-        method(
-            lambda point, block, k: point[block],
-            np.ones((3, 5000)),
-            step=0.1,
-            iterations=iterations,
-            staleness=lambda k: [4, 0, 4],
-            longest=4,
-        )
+        ages = np.tile([4, 0, 4], (iterations, 1))
+        method(lambda point, block: point[block], np.ones((3, 5000)), step=0.1, iterations=iterations, staleness=ages)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
@@ -138,7 +160,7 @@ def test_runs_repeat_and_seeds_differ(method):
 def test_blocks_are_drawn_uniformly_by_default(method):
     counts = np.zeros(4)
 
-    def gradient(point, block, k):
+    def gradient(point, block):
         counts[block] += 1
         return np.zeros(1)
 
@@ -149,8 +171,8 @@ def test_blocks_are_drawn_uniformly_by_default(method):
 @both
 def test_recorded_points(method):
     problem = Quadratic(8)
-    every = method(problem.gradient, problem.start, step=0.1, iterations=20, record=1)
-    some = method(problem.gradient, problem.start, step=0.1, iterations=20, record=6)
+    every = method(problem.gradient, problem.start, step=0.1, iterations=20, record_every=1)
+    some = method(problem.gradient, problem.start, step=0.1, iterations=20, record_every=6)
     assert every.steps.tolist() == list(range(1, 21))
     assert some.steps.tolist() == [6, 12, 18]
     np.testing.assert_array_equal(some.trajectory, every.trajectory[[5, 11, 17]])
@@ -159,9 +181,9 @@ def test_recorded_points(method):
 
 
 @both
-def test_the_start_is_left_alone(method):
+def test_the_start_is_not_changed(method):
     start = np.ones((2, 1))
-    method(lambda point, block, k: point[block], start, step=0.1, iterations=5)
+    method(lambda point, block: point[block], start, step=0.1, iterations=5)
     np.testing.assert_array_equal(start, np.ones((2, 1)))
 
 
@@ -169,12 +191,8 @@ def test_the_start_is_left_alone(method):
 @settings(max_examples=20)
 def test_the_theoretical_step_never_diverges(seed, m, tau):
     problem = Quadratic(seed, m, 2)
-    rng = np.random.default_rng(seed)
-    ages = rng.integers(0, tau + 1, size=(300, m))
     step = theoretical_step(problem.smoothness, tau, m)
-    found = pasbcds(
-        problem.gradient, problem.start, step=step, iterations=300, staleness=lambda k: ages[k], longest=tau
-    )
+    found = pasbcds(problem.gradient, problem.start, step=step, iterations=300, staleness=tau)
     start, end = (np.linalg.norm(point - problem.optimum) for point in (problem.start, found.point))
     assert end < 1.5 * start
 
@@ -190,21 +208,23 @@ def test_the_theoretical_step_never_diverges(seed, m, tau):
         ({"step": math.inf}, ["step is inf", "finite"]),
         ({"iterations": 0}, ["iterations is 0", "at least 1"]),
         ({"iterations": 2.5}, ["iterations is 2.5", "whole number"]),
-        ({"longest": -1}, ["longest is -1", "at least 0"]),
-        ({"record": -1}, ["record is -1", "at least 0"]),
+        ({"record_every": -1}, ["record_every is -1", "at least 0"]),
         ({"seed": 0.5}, ["seed is 0.5", "whole number"]),
-        ({"staleness": lambda k: [0, 1]}, ["step 0", "from 0 to 1", "longest=0"]),
-        ({"staleness": lambda k: [0, -1], "longest": 3}, ["step 0", "from -1 to 0"]),
-        ({"staleness": lambda k: [0, 0, 0]}, ["step 0", "2 blocks"]),
-        ({"staleness": lambda k: [0.0, 1.0], "longest": 3}, ["step 0", "whole number"]),
-        ({"blocks": lambda k: 2}, ["step 0 is 2", "2 blocks", "from 0"]),
-        ({"blocks": lambda k: -1}, ["step 0 is -1", "at least 0"]),
-        ({"gradient": lambda point, block, k: [1.0, 2.0]}, ["(2,)", "step 0", "(1,)"]),
-        ({"gradient": lambda point, block, k: "up"}, ["gradient", "numbers"]),
+        ({"staleness": -1}, ["staleness is -1", "at least 0"]),
+        ({"staleness": 1.5}, ["staleness is 1.5", "whole number"]),
+        ({"staleness": np.full((3, 2), -1)}, ["staleness", "from -1 to -1", "negative"]),
+        ({"staleness": np.zeros((3, 3), dtype=int)}, ["staleness", "(3, 3)", "shape (3, 2)"]),
+        ({"staleness": np.zeros((3, 2))}, ["staleness", "float64", "whole numbers"]),
+        ({"staleness": [[0, 0], [0]]}, ["staleness", "(3, 2)"]),
+        ({"blocks": [0, 1, 2]}, ["blocks", "from 0 to 2", "between 0 and 1"]),
+        ({"blocks": [0, -1, 0]}, ["blocks", "from -1 to 0", "between 0 and 1"]),
+        ({"blocks": [0, 1]}, ["blocks", "(2,)", "(3,)"]),
+        ({"gradient": lambda point, block: [1.0, 2.0]}, ["(2,)", "step 0", "(1,)"]),
+        ({"gradient": lambda point, block: "up"}, ["gradient", "numbers"]),
     ],
 )
 def test_bad_input_is_refused_with_a_reason(method, change, words):
-    usual = {"gradient": lambda point, block, k: point[block], "start": np.ones((2, 1)), "step": 0.1, "iterations": 3}
+    usual = {"gradient": lambda point, block: point[block], "start": np.ones((2, 1)), "step": 0.1, "iterations": 3}
     with pytest.raises(OptionError) as caught:
         method(**{**usual, **change})
     assert isinstance(caught.value, bm.BarymeshError)
@@ -218,7 +238,7 @@ def test_a_run_that_blows_up_says_so(method):
         np.errstate(over="ignore", invalid="ignore"),
         pytest.raises(NumericalError, match=r"not finite at step \d+.*smaller step than 100"),
     ):
-        method(lambda point, block, k: point[block] ** 3, np.full((2, 1), 2.0), step=100.0, iterations=100)
+        method(lambda point, block: point[block] ** 3, np.full((2, 1), 2.0), step=100.0, iterations=100)
 
 
 # digits
@@ -272,11 +292,12 @@ def scalar_pasbcds(steps):
 def test_the_scalar_run_is_the_solver():
     steps = 3000
     chosen, noise = noisy_run(steps)
+    coming = iter(noise)
 
-    def gradient(point, block, k):
-        return np.array(HESSIAN)[block] @ point - SLOPE[block] + noise[k]
+    def gradient(point, block):
+        return np.array(HESSIAN)[block] @ point - SLOPE[block] + next(coming)
 
-    found = pasbcds(gradient, np.zeros((3, 1)), step=NOISY_STEP, iterations=steps, blocks=lambda k: chosen[k])
+    found = pasbcds(gradient, np.zeros((3, 1)), step=NOISY_STEP, iterations=steps, blocks=chosen)
     np.testing.assert_allclose(found.point[:, 0], scalar_pasbcds(steps), atol=1e-13)
 
 

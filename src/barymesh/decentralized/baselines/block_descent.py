@@ -1,7 +1,7 @@
-"""Accelerated stochastic block descent on stale information: ASBCDS, and its one-block-a-step form PASBCDS.
+"""Accelerated stochastic block descent on stale information: ASBCDS, and PASBCDS, which changes one block a step.
 
 Both minimise a smooth convex ``phi`` of a point ``(m, d)``: m blocks of d numbers. Step k = 0, 1, ... uses theta_{k+1}
-(see ThetaSequence), chooses a block i, and sees block p as it was after ``j_p <= k`` steps.
+(see ThetaSequence), changes a block i, and sees block p as it was after ``j_p <= k`` steps.
 
 ASBCDS, with the sequences eta, zeta, lambda:
 
@@ -15,7 +15,8 @@ PASBCDS, with the sequences u, v, of which only block i changes:
     omega^[p] = u_{j_p}^[p] + theta_{k+1}^2 v_{j_p}^[p],            delta = gamma/(m theta_{k+1}) g
     u^[i] -= delta,     v^[i] += (1 - m theta_{k+1})/theta_{k+1}^2 delta,       eta_{k+1} = u + theta_{k+1}^2 v
 
-They make the same points eta. The closed form of omega printed for ASBCDS lacks a term; the recursion above is meant.
+They compute the same points eta. The closed form of omega that the paper prints for ASBCDS lacks a term; the recursion
+above is what it means.
 """
 
 from __future__ import annotations
@@ -35,14 +36,22 @@ from barymesh.random import addressed_generator
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Gradient = Callable[[Floats, int, int], ArrayLike]
-Staleness = Callable[[int], ArrayLike]
-Blocks = Callable[[int], int]
+Gradient = Callable[[Floats, int], ArrayLike]
 
 
 @dataclass(frozen=True)
 class BlockDescentResult:
-    """``point (m, d)``: the last eta. ``trajectory (r, m, d)``: eta after ``steps (r,)`` steps, where recorded."""
+    """What ``asbcds`` and ``pasbcds`` return.
+
+    Attributes
+    ----------
+    point : array (m, d)
+        The point after the last step.
+    steps : array (r,)
+        The numbers of steps after which points were recorded.
+    trajectory : array (r, m, d)
+        These points.
+    """
 
     point: Floats
     steps: Indices
@@ -55,38 +64,65 @@ def asbcds(
     *,
     step: float,
     iterations: int,
-    staleness: Staleness | None = None,
-    longest: int = 0,
-    blocks: Blocks | None = None,
+    staleness: ArrayLike = 0,
+    blocks: ArrayLike | None = None,
     seed: int = 0,
-    record: int = 0,
+    record_every: int = 0,
 ) -> BlockDescentResult:
-    """Minimise by ASBCDS, in which all blocks change at every step: the form the theory speaks about.
+    """Minimise a smooth convex function by ASBCDS, accelerated block descent on stale information.
+
+    All blocks of the iterates change at every step: the form that the theory is about. ``pasbcds`` computes the same
+    points, and changes one block a step.
 
     Parameters
     ----------
-    gradient
-        ``gradient(point (m, d), block, k) -> (d,)``: an estimate of the gradient of ``phi`` with respect to one block.
-    start
-        The first point, ``(m, d)``.
-    step
-        gamma; ``theoretical_step`` gives one that is safe.
-    iterations
-        How many steps, each with one gradient.
-    staleness
-        ``staleness(k) -> (m,)``: how many steps old each block is when step k sees it. 0 is fresh, the default; what
-        would be older than the start is the start.
-    longest
-        The largest number ``staleness`` returns; so many steps are remembered.
-    blocks
-        ``blocks(k)``: the block that step k changes. By default drawn uniformly from ``seed``.
-    record
-        Keep the point after every ``record`` steps; 0 keeps none.
+    gradient : callable
+        ``gradient(point, block)`` returns the gradient of the function with respect to one block, ``(d,)``, or an
+        unbiased estimate of it. ``point`` is an array ``(m, d)``, ``block`` a number from 0 to m - 1. It is called once
+        in each step.
+    start : array (m, d)
+        The point to start from: m blocks of d numbers.
+    step : float
+        The step size gamma. ``theoretical_step`` is small enough for every function of a given smoothness.
+    iterations : int
+        The number of steps.
+    staleness : int or array (iterations, m), optional
+        How many steps old each block is when a step sees it. 0, the default, means that it is up to date; another
+        number, that all ages from 0 up to it are equally likely. Nothing is older than the start.
+    blocks : array (iterations,), optional
+        The block that each step changes. By default each is drawn with equal probability.
+    seed : int, optional
+        Seed of everything that is drawn.
+    record_every : int, optional
+        Keep the point after every so many steps. 0, the default, keeps none.
+
+    Returns
+    -------
+    BlockDescentResult
+        The last point, and those recorded.
+
+    Raises
+    ------
+    OptionError
+        An argument has a wrong shape or value.
+    NumericalError
+        The gradient is not finite: the step is too large for this function and this staleness.
+
+    Examples
+    --------
+    A system of linear equations as a minimisation; every unknown is a block:
+
+    >>> import numpy as np
+    >>> from barymesh.block_descent import asbcds
+    >>> matrix, right = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
+    >>> found = asbcds(lambda x, block: matrix[block] @ x - right[block], np.zeros((2, 1)), step=0.1, iterations=400)
+    >>> bool(np.allclose(matrix @ found.point[:, 0], right, atol=1e-3))
+    True
     """
-    run = _Run(gradient, start, step, iterations, staleness, longest, blocks, seed, record)
+    run = _Run(gradient, start, step, iterations, staleness, blocks, seed, record_every)
     m = run.m
-    past: deque[tuple[Floats, Floats]] = deque([(run.start, run.start)], maxlen=run.longest + 1)
-    thetas: deque[float] = deque(maxlen=run.longest + 1)
+    past: deque[tuple[Floats, Floats]] = deque([(run.start, run.start)], maxlen=run.oldest + 1)
+    thetas: deque[float] = deque(maxlen=run.oldest + 1)
     for k, excess in run.steps():
         theta = 1.0 / (0.5 * k + m + excess)
         thetas.append(theta)
@@ -109,7 +145,7 @@ def asbcds(
 
 
 class _Version(NamedTuple):
-    """What a block was after ``since`` steps, until ``until``: its omega and momentum ``(d,)`` at theta_since."""
+    """A block as it was after ``since`` steps, and before ``until``: omega and momentum ``(d,)`` at theta_since."""
 
     since: int
     until: int
@@ -124,22 +160,67 @@ def pasbcds(
     *,
     step: float,
     iterations: int,
-    staleness: Staleness | None = None,
-    longest: int = 0,
-    blocks: Blocks | None = None,
+    staleness: ArrayLike = 0,
+    blocks: ArrayLike | None = None,
     seed: int = 0,
-    record: int = 0,
+    record_every: int = 0,
 ) -> BlockDescentResult:
-    """Minimise by PASBCDS, in which one block changes at every step. Parameters as for ``asbcds``.
+    """Minimise a smooth convex function by PASBCDS, accelerated block descent in which a step changes one block.
 
-    u and v may grow without bound while ``u + theta^2 v`` does not, so their sum would lose its digits. Kept instead,
-    for every block, are the point ``omega = u + theta^2 v`` and the momentum ``theta^2 v``, both at the theta of the
-    block's last change; ``carried`` and ``stepped`` are the two things that happen to them.
+    It computes the points of ``asbcds``, with less work in each step. Digits are not lost in long runs either: u and v
+    may grow without bound while ``u + theta^2 v`` does not, so ``omega = u + theta^2 v`` and the momentum ``theta^2 v``
+    are kept instead of them, both at the theta of the block's last change.
+
+    Parameters
+    ----------
+    gradient : callable
+        ``gradient(point, block)`` returns the gradient of the function with respect to one block, ``(d,)``, or an
+        unbiased estimate of it. ``point`` is an array ``(m, d)``, ``block`` a number from 0 to m - 1. It is called once
+        in each step.
+    start : array (m, d)
+        The point to start from: m blocks of d numbers.
+    step : float
+        The step size gamma. ``theoretical_step`` is small enough for every function of a given smoothness.
+    iterations : int
+        The number of steps.
+    staleness : int or array (iterations, m), optional
+        How many steps old each block is when a step sees it; see ``asbcds``.
+    blocks : array (iterations,), optional
+        The block that each step changes. By default each is drawn with equal probability.
+    seed : int, optional
+        Seed of everything that is drawn.
+    record_every : int, optional
+        Keep the point after every so many steps. 0, the default, keeps none.
+
+    Returns
+    -------
+    BlockDescentResult
+        The last point, and those recorded.
+
+    Raises
+    ------
+    OptionError
+        An argument has a wrong shape or value.
+    NumericalError
+        The gradient is not finite: the step is too large for this function and this staleness.
+
+    Examples
+    --------
+    The same, where every step sees unknowns that are up to five steps old:
+
+    >>> import numpy as np
+    >>> from barymesh.block_descent import pasbcds
+    >>> matrix, right = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
+    >>> found = pasbcds(
+    ...     lambda x, block: matrix[block] @ x - right[block], np.zeros((2, 1)), step=0.02, iterations=2000, staleness=5
+    ... )
+    >>> bool(np.allclose(matrix @ found.point[:, 0], right, atol=1e-3))
+    True
     """
-    run = _Run(gradient, start, step, iterations, staleness, longest, blocks, seed, record)
+    run = _Run(gradient, start, step, iterations, staleness, blocks, seed, record_every)
     m = run.m
     omega, momentum = run.start.copy(), np.zeros_like(run.start)
-    # a block that never changed has no momentum, so that any theta would do for it
+    # a block that never changed has no momentum, so that any theta is right for it
     since, last_excess = np.zeros(m, dtype=np.intp), np.zeros(m)
     older: list[deque[_Version]] = [deque() for _ in range(m)]
     for k, excess in run.steps():
@@ -152,7 +233,7 @@ def pasbcds(
         i = run.block(k)
         g = run.gradient(point, i, k)
         older[i].append(_Version(int(since[i]), k + 1, omega[i].copy(), momentum[i].copy(), float(last_excess[i])))
-        while older[i] and older[i][0].until <= k + 1 - run.longest:
+        while older[i] and older[i][0].until <= k + 1 - run.oldest:
             older[i].popleft()
         change = square_change(k + 1, excess, since[i], last_excess[i], m)
         omega[i], momentum[i] = carried(omega[i], momentum[i], change)
@@ -184,7 +265,10 @@ def stepped(
 
 
 class _Run:
-    """The inputs, checked, with what both methods ask of them at every step, and the points recorded."""
+    """The arguments, checked, with what both methods ask of them in every step, and the recorded points.
+
+    ``oldest``: the largest age that a block can have.
+    """
 
     def __init__(
         self,
@@ -192,11 +276,10 @@ class _Run:
         start: ArrayLike,
         step: float,
         iterations: int,
-        staleness: Staleness | None,
-        longest: int,
-        blocks: Blocks | None,
+        staleness: ArrayLike,
+        blocks: ArrayLike | None,
         seed: int,
-        record: int,
+        record_every: int,
     ) -> None:
         self.start = np.array(as_floats(start, "The start", OptionError))
         if self.start.ndim != 2 or self.start.size == 0:
@@ -208,11 +291,17 @@ class _Run:
             raise OptionError(f"step is {step!r}; it must be a positive finite number.")
         self.m, self.step = len(self.start), gamma
         self.iterations = whole_number("iterations", iterations, 1)
-        self.longest = whole_number("longest", longest, 0)
-        self.every = whole_number("record", record, 0)
-        self._gradient, self._staleness = gradient, staleness
-        rng = addressed_generator(whole_number("seed", seed), 0)
-        self._blocks: Blocks = blocks or (lambda k: int(rng.integers(self.m)))
+        self.every = whole_number("record_every", record_every, 0)
+        self._gradient = gradient
+        seed = whole_number("seed", seed)
+        self._draws = [addressed_generator(seed, purpose) for purpose in range(2)]
+        self._blocks = None if blocks is None else _table(blocks, "blocks", (self.iterations,), self.m - 1)
+        self._ages: Indices | None = None
+        if np.isscalar(staleness):
+            self.oldest = whole_number("staleness", staleness, 0)
+        else:
+            self._ages = _table(staleness, "staleness", (self.iterations, self.m))
+            self.oldest = int(self._ages.max())
         self._points: list[Floats] = []
         self._steps: list[int] = []
 
@@ -221,34 +310,23 @@ class _Run:
         return zip(range(self.iterations), ThetaSequence(self.m), strict=False)
 
     def ages(self, k: int) -> Indices:
-        """``k - j_p (m,)``: how many steps late step k sees each block."""
-        if self._staleness is None:
+        """``k - j_p (m,)``: how old each block is when step k sees it."""
+        if self._ages is None and self.oldest == 0:
             return np.zeros(self.m, dtype=np.intp)
-        ages = np.asarray(self._staleness(k))
-        if ages.shape != (self.m,) or ages.dtype.kind not in "iu":
-            raise OptionError(
-                f"The staleness at step {k} is {ages!r}; give a whole number of steps for each of the {self.m} blocks."
-            )
-        if ages.min() < 0 or ages.max() > self.longest:
-            raise OptionError(
-                f"The staleness at step {k} goes from {ages.min()} to {ages.max()} steps; it must lie between 0 and "
-                f"longest={self.longest}. Raise longest to remember more."
-            )
-        return np.minimum(ages.astype(np.intp), k)
+        ages = self._draws[1].integers(self.oldest + 1, size=self.m) if self._ages is None else self._ages[k]
+        return np.minimum(ages, k).astype(np.intp)
 
     def block(self, k: int) -> int:
-        block = whole_number(f"The block of step {k}", self._blocks(k), 0)
-        if block >= self.m:
-            raise OptionError(f"The block of step {k} is {block}; the {self.m} blocks are numbered from 0.")
-        return block
+        """The block that step k changes."""
+        return int(self._draws[0].integers(self.m) if self._blocks is None else self._blocks[k])
 
     def gradient(self, point: Floats, block: int, k: int) -> Floats:
-        g = as_floats(self._gradient(point, block, k), "The gradient", OptionError)
+        g = as_floats(self._gradient(point, block), "The gradient", OptionError)
         if g.shape != self.start.shape[1:]:
             raise OptionError(f"The gradient has shape {g.shape} at step {k}; a block has {self.start.shape[1:]}.")
         if not np.isfinite(g).all():
             raise NumericalError(
-                f"The gradient of block {block} is not finite at step {k}. If the points before grew, use a smaller "
+                f"The gradient of block {block} is not finite at step {k}. If the points before it grew, use a smaller "
                 f"step than {self.step:g}."
             )
         return g
@@ -263,3 +341,17 @@ class _Run:
     def result(self, point: Floats) -> BlockDescentResult:
         trajectory = np.array(self._points).reshape(-1, *self.start.shape)
         return BlockDescentResult(point, np.array(self._steps, dtype=np.intp), trajectory)
+
+
+def _table(values: ArrayLike, name: str, shape: tuple[int, ...], largest: int | None = None) -> Indices:
+    """An array of whole numbers from 0 to ``largest``, in this shape."""
+    try:
+        found = np.asarray(values)
+    except ValueError as cause:
+        raise OptionError(f"{name} is not an array ({cause}); give whole numbers of shape {shape}.") from cause
+    if found.shape != shape or found.dtype.kind not in "iu":
+        raise OptionError(f"{name} is {found.dtype} of shape {found.shape}; give whole numbers of shape {shape}.")
+    if found.min() < 0 or (largest is not None and found.max() > largest):
+        limits = "must not be negative" if largest is None else f"must lie between 0 and {largest}"
+        raise OptionError(f"{name} has values from {found.min()} to {found.max()}; they {limits}.")
+    return found.astype(np.intp)

@@ -17,13 +17,34 @@ MOST_SAMPLES = 2**48
 
 
 def theoretical_step(smoothness: float, staleness: int, blocks: int) -> float:
-    """The largest step the convergence theorem of ASBCDS allows: the largest gamma with
+    """The largest step that the convergence theorem of ASBCDS allows.
+
+    It is the largest gamma with
 
         3 L gamma + 12 L gamma ((tau^2 + tau)/m + 2 tau)^2 <= 1
 
-    for an L-smooth function of m ``blocks`` of which any may be seen up to tau (``staleness``) steps late; tau = 0
-    means that every step sees the newest values, and gives 1/(3 L). The theorem assumes tau <= m; beyond that the
-    formula still gives a number, but nobody has proved that it is small enough.
+    The theorem assumes tau <= m; for larger tau the formula still gives a number, without a proof that it is small
+    enough.
+
+    Parameters
+    ----------
+    smoothness : float
+        L: the gradient of the function changes by at most L times the distance.
+    staleness : int
+        tau: how many steps old any block may be. 0 means that every step sees the newest values, and gives 1/(3 L).
+    blocks : int
+        m, the number of blocks.
+
+    Returns
+    -------
+    float
+        The step.
+
+    Examples
+    --------
+    >>> from barymesh.block_descent import theoretical_step
+    >>> round(theoretical_step(smoothness=2.0, staleness=0, blocks=10), 4)
+    0.1667
     """
     constant = _positive("The smoothness L", smoothness)
     tau = whole_number("The staleness", staleness, 0)

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from barymesh.cli.dashboard import require_bokeh, source_of, while_watched
+from barymesh.cli.peers import _watchable
 from barymesh.dashboard import command
-from barymesh.dashboard.command import require_bokeh, source_of, while_watched
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.peers import PeersSource
 from barymesh.dashboard.server import Door, serve
 from barymesh.errors import FileError, OptionError
-from barymesh.peers.command import _watchable
 from barymesh.peers.network_file import KITS, NewNode, create
 from tests.dashboard.serving import QUIET
 

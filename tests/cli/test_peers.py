@@ -15,13 +15,13 @@ import typer
 from typer.testing import CliRunner
 
 import barymesh as bm
+from barymesh.cli.peers import parse_node, register
 from barymesh.errors import OptionError
-from barymesh.peers.command import parse_node, register
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, NetworkFile
 from barymesh.peers.status import ask
 from tests.peers.cluster import free_ports
 
-MAIN = "import typer; from barymesh.peers.command import register; app = typer.Typer(); register(app); app()"
+MAIN = "import typer; from barymesh.cli.peers import register; app = typer.Typer(); register(app); app()"
 ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # a guard against hanging: compiling for the first time takes a while
 PATIENCE = 80
@@ -75,7 +75,7 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
     truth = bm.barycenter(
         [bm.read_measures([kit / "x.csv"])[0] for kit in kits], np.linspace(-3, 3, 20), reg=0.3, tol=1e-10
     )
-    # the first stays, to be asked and stopped; the others end by themselves
+    # the first keeps running, to be asked and stopped; the others end by themselves
     running = [started(kit, *(["--stay"] if k == 0 else [])) for k, kit in enumerate(kits)]
     try:
         until(lambda: ((ask(ports[2]) or {}).get("activations") or 0) >= 10, "the last node works")
@@ -90,13 +90,13 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
         secret = (kits[0] / SECRET).read_text().split('secret = "')[1][:40]
         assert secret not in json.dumps(ask(ports[0]))
         for process in running[1:]:
-            said, complaints = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, complaints
-            assert json.loads(said)["ending"] == "converged"
+            output, errors = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, errors
+            assert json.loads(output)["ending"] == "converged"
         running[0].terminate()
-        said, complaints = running[0].communicate(timeout=PATIENCE)
-        assert (running[0].returncode, json.loads(said)["ending"]) == (0, "stopped"), complaints
-        assert secret not in said + complaints
+        output, errors = running[0].communicate(timeout=PATIENCE)
+        assert (running[0].returncode, json.loads(output)["ending"]) == (0, "stopped"), errors
+        assert secret not in output + errors
     finally:
         for process in running:
             process.kill()
@@ -106,18 +106,18 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
             assert 0.5 * np.abs(stored["weights"][0] - truth.weights).sum() < 1e-4
 
 
-def test_ctrl_c_saves_the_result_and_says_so_by_its_code(trial):
+def test_ctrl_c_saves_the_result_and_has_its_own_exit_code(trial):
     path, kits = trial
     port = NetworkFile.read(path).nodes[0].status_port
     process = started(kits[0], "--folder", str(kits[0] / "elsewhere"))
     try:
         until(lambda: ask(port) is not None, "the node works")
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.communicate()
-    assert (process.returncode, json.loads(said)["ending"]) == (130, "stopped")
+    assert (process.returncode, json.loads(output)["ending"]) == (130, "stopped")
     assert (kits[0] / "elsewhere" / "result.npz").exists()
 
 
@@ -125,10 +125,10 @@ def test_refusals_before_any_work(trial):
     _, kits = trial
     data = ("--data", kits[0] / "x.csv")
     (kits[0] / SECRET).chmod(0o644)
-    assert "open to others" in call("node", kits[0], *data, code=3).output
+    assert "open to other users" in call("node", kits[0], *data, code=3).output
     (kits[1] / SECRET).unlink()
     call("keygen", kits[1])
-    assert "network file says" in call("node", kits[1], *data, code=3).output
+    assert "in the network file" in call("node", kits[1], *data, code=3).output
     assert "another run" not in call("node", kits[2], "--data", kits[2] / "none.csv", code=3).output
     assert "There is no kit" in call("node", kits[2] / "none", *data, code=3).output
     assert "exists already" in call("keygen", kits[2], code=3).output
@@ -137,16 +137,16 @@ def test_refusals_before_any_work(trial):
 
 def test_a_check_from_the_command_line(trial):
     _, kits = trial
-    said = call("node", kits[0], "--data", kits[0] / "x.csv", "--check", code=3).stdout
-    assert "ok      key" in said
-    assert "NOT OK  neighbour b" in said
+    output = call("node", kits[0], "--data", kits[0] / "x.csv", "--check", code=3).stdout
+    assert "ok      key" in output
+    assert "NOT OK  neighbour b" in output
 
 
-def test_nodes_come_and_go(trial):
+def test_nodes_are_added_and_removed(trial):
     path, _ = trial
     before = NetworkFile.read(path).fingerprint
-    said = call("network", "add", path, "--node", "d=tcp://127.0.0.1:5999", "--to", "a", "--to", "c").stdout
-    assert "accept" in said
+    output = call("network", "add", path, "--node", "d=tcp://127.0.0.1:5999", "--to", "a", "--to", "c").stdout
+    assert "accept" in output
     assert (path.parent / KITS / "d" / SECRET).exists()
     call("network", "remove", path, "d")
     call("network", "remove", path, "b", code=3)
@@ -162,6 +162,6 @@ def test_a_node_as_text():
 
 
 @pytest.mark.parametrize("text", ["", "a", "=tcp://h:1", "a=", "a=tcp://h:1,status=x", "a=tcp://h:1,port=3"])
-def test_a_node_that_is_not_understood(text):
-    with pytest.raises(OptionError, match="not understood"):
+def test_a_node_that_is_not_valid(text):
+    with pytest.raises(OptionError, match="not valid"):
         parse_node(text)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barymesh.cli.dashboard import Open, while_watched
 from barymesh.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
-from barymesh.dashboard.command import Open, while_watched
 from barymesh.errors import OptionError
 from barymesh.peers.logs import LogForm, write_logs
 from barymesh.support.text import HELP as SUPPORT_HELP
@@ -19,9 +19,9 @@ from barymesh.support.text import HELP as SUPPORT_HELP
 if TYPE_CHECKING:
     from barymesh.engines.runtime import Ending
     from barymesh.peers.network_file import NetworkFile, NewNode
-    from barymesh.peers.node import Peer, Promise
+    from barymesh.peers.node import Peer, PrivacyBudget
 
-# seconds a node goes on after it knows that the network has converged: its neighbours must hear of it too
+# seconds a node keeps running after it knows that the network has converged: its neighbours must learn it too
 LINGER = 10.0
 FOLDER = "run"
 
@@ -32,7 +32,7 @@ SPEC_HELP = (
     "NAME=ENDPOINT, such as clinic=tcp://clinic.example:5555; further, joined by commas, key=PUBLIC_KEY (if the node "
     "has made its own) and status=PORT (of the status on its own machine)."
 )
-EDGES = Annotated[list[str] | None, typer.Option("--edge", help="Two nodes that talk to each other: NAME,NAME.")]
+EDGES = Annotated[list[str] | None, typer.Option("--edge", help="Two nodes that exchange messages: NAME,NAME.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
         app.command(epilog=epilog)(command)
 
 
-NETWORK_HELP = """Make and change networks of organisations: who takes part, and who talks to whom.
+NETWORK_HELP = """Make and change networks of organisations: the nodes, and the links between them.
 
 Example, three organisations of which the last has made its own key:
 
@@ -60,7 +60,7 @@ Example, three organisations of which the last has made its own key:
 def keygen(
     kit: Annotated[Path, typer.Argument(help="The folder for the new secret.key.")], as_json: Json = False
 ) -> None:
-    """Make the key of a node. The secret half stays in the folder; send the public half to whoever makes the network.
+    """Make the key of a node. The secret key stays in the folder; send the public key to the maker of the network.
 
     Example:
 
@@ -73,9 +73,9 @@ def keygen(
 
         keys = KeyPair.create()
         keys.save(kit / SECRET)
-        _say(
+        _print(
             {"public_key": keys.public, "fingerprint": keys.fingerprint, "secret": str(kit / SECRET)},
-            [f"Public key:  {keys.public}", f"Fingerprint: {keys.fingerprint}", f"{kit / SECRET} is secret: keep it."],
+            [f"Public key:  {keys.public}", f"Fingerprint: {keys.fingerprint}", f"Keep {kit / SECRET} secret."],
             as_json,
         )
         return 0
@@ -86,24 +86,22 @@ def keygen(
 def create(
     folder: Annotated[Path, typer.Argument(help="The folder for network.toml and the kits.")],
     nodes: Annotated[list[str], typer.Option("--node", help=SPEC_HELP)],
-    support: Annotated[str, typer.Option(help=f"Where the barycenter lives, a grid: {SUPPORT_HELP}.")],
+    support: Annotated[str, typer.Option(help=f"The support of the barycenter, a grid: {SUPPORT_HELP}.")],
     reg: Annotated[float, typer.Option(help="Entropic regularisation, in units of the cost. Smaller is sharper.")],
     edges: EDGES = None,
     graph: Annotated[
-        str | None, typer.Option(help="Who talks to whom, by name, such as cycle. Default: everybody to everybody.")
+        str | None, typer.Option(help="The graph of the links by name, such as cycle. Default: complete.")
     ] = None,
     method: Annotated[str, typer.Option(help="An asynchronous method.")] = "sinkhorn",
-    tol: Annotated[float, typer.Option(help="Stop once the nodes agree to this.")] = 1e-6,
+    tol: Annotated[float, typer.Option(help="Stop once the nodes agree to this tolerance.")] = 1e-6,
     interval: Annotated[float, typer.Option(help="Seconds between activations of a node.")] = 0.05,
-    run: Annotated[
-        str | None, typer.Option(help="What tells this run from others. Default: the day and a number.")
-    ] = None,
+    run: Annotated[str | None, typer.Option(help="The id of the run. Default: the date and a random number.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a network: the public network.toml for all, and in kits/NAME what each node needs to start.
 
-    Send every organisation its own kit, over a way that nobody else can read. Organisations that have made their own
-    key (barymesh keygen) get network.toml only, and run 'barymesh network accept'.
+    Send every organisation its own kit, over a channel that nobody else can read. Organisations that have made their
+    own key (barymesh keygen) get network.toml only, and run 'barymesh network accept'.
 
     Example:
 
@@ -115,7 +113,7 @@ def create(
         from barymesh.peers import network_file
 
         if edges and graph:
-            raise OptionError("Give --edge for each pair, or --graph, not both.")
+            raise OptionError("--edge and --graph are both given. Give --edge for each pair, or --graph.")
         new = [parse_node(text) for text in nodes]
         pairs = [_pair(text) for text in edges] if edges else _pairs(graph or "complete", [one.name for one in new])
         made = network_file.create(
@@ -123,7 +121,7 @@ def create(
         )
         kits = [str(folder / network_file.KITS / one.name) for one in new if one.public_key is None]
         lines = [*(f"Secret kit:  {kit}" for kit in kits), "Send each kit to its node only; network.toml is public."]
-        _made(made, folder / network_file.NETWORK, {"kits": kits}, lines, as_json)
+        _print_network(made, folder / network_file.NETWORK, {"kits": kits}, lines, as_json)
         return 0
 
     finish(work, as_json)
@@ -132,10 +130,10 @@ def create(
 def add(
     network: NETWORK_FILE,
     spec: Annotated[str, typer.Option("--node", help=SPEC_HELP)],
-    to: Annotated[list[str], typer.Option("--to", help="A node it talks to.")],
+    to: Annotated[list[str], typer.Option("--to", help="A neighbour of the new node.")],
     as_json: Json = False,
 ) -> None:
-    """Add a node. The network gets another fingerprint: all must accept the new file, and begin again.
+    """Add a node. The network gets another fingerprint: all must accept the new file, and start again.
 
     Example:
 
@@ -148,7 +146,7 @@ def add(
         new = parse_node(spec)
         made = network_file.add(network, new, to)
         kits = [] if new.public_key else [str(network.parent / network_file.KITS / new.name)]
-        _made(made, network, {"kits": kits}, [*(f"Secret kit:  {kit}" for kit in kits), ANEW], as_json)
+        _print_network(made, network, {"kits": kits}, [*(f"Secret kit:  {kit}" for kit in kits), AFTER_CHANGE], as_json)
         return 0
 
     finish(work, as_json)
@@ -156,13 +154,13 @@ def add(
 
 def remove(
     network: NETWORK_FILE,
-    name: Annotated[str, typer.Argument(help="The node to take away.")],
+    name: Annotated[str, typer.Argument(help="The node to remove.")],
     edges: EDGES = None,
     as_json: Json = False,
 ) -> None:
-    """Take a node away. The network gets another fingerprint: all must accept the new file, and begin again.
+    """Remove a node. The network gets another fingerprint: all must accept the new file, and start again.
 
-    Those who stay must still be connected; --edge adds what is missing.
+    The other nodes must still be connected; --edge adds the links that are missing.
 
     Example:
 
@@ -173,17 +171,17 @@ def remove(
         from barymesh.peers import network_file
 
         made = network_file.remove(network, name, [_pair(text) for text in edges or ()])
-        _made(made, network, {}, [ANEW], as_json)
+        _print_network(made, network, {}, [AFTER_CHANGE], as_json)
         return 0
 
     finish(work, as_json)
 
 
-ANEW = "Send network.toml to all nodes. Each runs 'barymesh network accept network.toml KIT', and begins again."
+AFTER_CHANGE = "Send network.toml to all nodes. Each runs 'barymesh network accept network.toml KIT', and starts again."
 
 
 def accept(network: NETWORK_FILE, kit: KIT, as_json: Json = False) -> None:
-    """Take part in a network, or in its changed form, with the key in the kit. Compare the fingerprint first.
+    """Accept a network, new or changed, with the key in the kit. Compare the fingerprint with the others first.
 
     Example:
 
@@ -195,7 +193,7 @@ def accept(network: NETWORK_FILE, kit: KIT, as_json: Json = False) -> None:
 
         made = network_file.NetworkFile.read(network)
         name = network_file.accept(made, kit).name
-        _made(made, kit / network_file.NETWORK, {"name": name}, [f"Our name:    {name}"], as_json)
+        _print_network(made, kit / network_file.NETWORK, {"name": name}, [f"Our node:    {name}"], as_json)
         return 0
 
     finish(work, as_json)
@@ -205,10 +203,10 @@ def node(
     kit: KIT,
     data: Annotated[Path, typer.Option(help="The file with the node's measure: .csv, .parquet, .npy, .npz, an image.")],
     kind: Annotated[
-        str | None, typer.Option("--as", help="What a bare array in .npy or .npz is: samples, image or histogram.")
+        str | None, typer.Option("--as", help="What a plain array in .npy or .npz is: samples, image or histogram.")
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of an image carry the mass.")] = False,
-    weight: Annotated[float, typer.Option(help="Importance of the measure; an ordinary node has 1.")] = 1.0,
+    weight: Annotated[float, typer.Option(help="Weight of the measure; an ordinary node has 1.")] = 1.0,
     epsilon: Annotated[
         float | None, typer.Option(help="Differential privacy for each record of the data: strong with 1, weak with 8.")
     ] = None,
@@ -218,22 +216,22 @@ def node(
     folder: Annotated[
         Path | None, typer.Option(help=f"Folder for state and result. Default: {FOLDER} inside the kit.")
     ] = None,
-    duration: Annotated[float | None, typer.Option(min=0, help="Stop after so many seconds in any case.")] = None,
-    stay: Annotated[bool, typer.Option("--stay", help="Go on when the network has converged.")] = False,
+    duration: Annotated[float | None, typer.Option(min=0, help="Stop after this many seconds in any case.")] = None,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep running when the network has converged.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Test keys, endpoints, data and clock, say what is wrong, and end.")
+        bool, typer.Option("--check", help="Check keys, endpoints, data and clock, print what is wrong, and end.")
     ] = False,
     watched: Open = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")] = False,
     log: Annotated[
-        LogForm, typer.Option(help="Lines for people, or one JSON object a line for machines.")
+        LogForm, typer.Option(help="Text for people, or one JSON object per line for programs.")
     ] = LogForm.TEXT,
 ) -> None:
-    """Take part in a network of organisations. The data stay here; only neighbours are talked to.
+    """Run a node of a network of organisations. The data stay here; messages go to the neighbours only.
 
     The newest barycenter is always in result.npz of the folder. The node ends some seconds after it knows that the
-    network has converged, or with Ctrl-C or SIGTERM; started again, it goes on from where it was, however it ended.
+    network has converged, or with Ctrl-C or SIGTERM. Started again, it continues where it was, however it ended.
 
     Examples:
 
@@ -246,23 +244,24 @@ def node(
 
     def work() -> int:
         write_logs(log, "ERROR" if quiet else "INFO", {"kit": kit.name})
-        promise = _promise(epsilon, delta)
+        budget = _budget(epsilon, delta)
         if check:
-            return _check(kit, data, weight, {"promise": promise, "kind": kind, "invert": invert}, as_json)
-        home = writable_folder(kit / FOLDER if folder is None else folder)
+            return _check(kit, data, weight, {"budget": budget, "kind": kind, "invert": invert}, as_json)
+        output = writable_folder(kit / FOLDER if folder is None else folder)
         linger = None if stay else LINGER
         return while_watched(
             watched,
             _watchable(kit) if watched else kit,
-            lambda: _node(kit, data, kind, invert, weight, promise, home, duration, linger, as_json),
+            lambda: _node(kit, data, kind, invert, weight, budget, output, duration, linger, as_json),
         )
 
     finish(work, as_json)
 
 
 def status(network: NETWORK_FILE, as_json: Json = False) -> None:
-    """Show how the nodes of a network fare that run on this machine. Exit code 4 if one with a status port does not
-    answer.
+    """Show the status of the nodes of a network that run on this machine.
+
+    The exit code is 4 if one with a status port does not answer.
 
     Example:
 
@@ -272,14 +271,13 @@ def status(network: NETWORK_FILE, as_json: Json = False) -> None:
     def work() -> int:
         from barymesh.peers.network_file import NetworkFile
 
-        found = _statuses(NetworkFile.read(network))
+        statuses = _statuses(NetworkFile.read(network))
         if as_json:
-            typer.echo(json.dumps(found, indent=2))
+            typer.echo(json.dumps(statuses, indent=2))
         else:
-            _table(found)
-        return (
-            0 if all(one["state"] in ("starting", "at work", "converged", NO_PORT) for one in found) else NOT_CONVERGED
-        )
+            _table(statuses)
+        healthy = ("starting", "at work", "converged", NO_PORT)
+        return 0 if all(one["state"] in healthy for one in statuses) else NOT_CONVERGED
 
     finish(work, as_json)
 
@@ -298,7 +296,7 @@ def parse_node(text: str) -> NewNode:
     port = options.pop("status", None)
     key = options.pop("key", None)
     if not name or not endpoint or options or (port is not None and not port.isdecimal()):
-        raise OptionError(f"--node {text!r} is not understood. Give {SPEC_HELP}")
+        raise OptionError(f"--node {text!r} is not valid. Give {SPEC_HELP}")
     return NewNode(name, endpoint, key, None if port is None else int(port))
 
 
@@ -315,9 +313,9 @@ def _pairs(graph: str, names: list[str]) -> list[list[str]]:
     return [[names[i], names[j]] for i, j in as_network(graph, len(names)).edges]
 
 
-def _made(network: NetworkFile, path: Path, more: dict[str, Any], lines: list[str], as_json: bool) -> None:
+def _print_network(network: NetworkFile, path: Path, more: dict[str, Any], lines: list[str], as_json: bool) -> None:
     facts = {"network": str(path), "fingerprint": network.fingerprint, **more}
-    _say(facts, [f"Network:     {path}", f"Fingerprint: {network.fingerprint}", *lines], as_json)
+    _print(facts, [f"Network:     {path}", f"Fingerprint: {network.fingerprint}", *lines], as_json)
 
 
 def _check(kit: Path, data: Path, weight: float, reading: dict[str, Any], as_json: bool) -> int:
@@ -328,22 +326,22 @@ def _check(kit: Path, data: Path, weight: float, reading: dict[str, Any], as_jso
 
     found = asyncio.run(check(kit, data, weight, **reading))
     lines = [f"{'ok    ' if one.ok else 'NOT OK'}  {one.what}: {one.text}" for one in found]
-    _say([asdict(one) for one in found], lines, as_json)
+    _print([asdict(one) for one in found], lines, as_json)
     return 0 if all(one.ok for one in found) else BAD_INPUT
 
 
-def _promise(epsilon: float | None, delta: float | None) -> Promise | None:
-    from barymesh.peers.node import Promise
+def _budget(epsilon: float | None, delta: float | None) -> PrivacyBudget | None:
+    from barymesh.peers.node import PrivacyBudget
 
     if epsilon is None and delta is None:
         return None
     if epsilon is None or delta is None:
         raise OptionError("--epsilon and --delta go together, such as --epsilon 1 --delta 1e-6. Give both, or none.")
-    return Promise(epsilon, delta)
+    return PrivacyBudget(epsilon, delta)
 
 
 def _watchable(kit: Path) -> Path:
-    """The network file of a kit whose node can be asked how it fares."""
+    """The network file of a kit whose node has a status port."""
     from barymesh.peers.network_file import NETWORK, Kit
 
     if Kit.open(kit).entry.status_port is None:
@@ -355,70 +353,71 @@ def _watchable(kit: Path) -> Path:
 
 
 def _node(
-    place: Path, data: Path, kind: str | None, invert: bool, weight: float, promise: Promise | None, folder: Path,
-    duration: float | None, linger: float | None, as_json: bool,
+    kit_folder: Path, data: Path, kind: str | None, invert: bool, weight: float, budget: PrivacyBudget | None,
+    folder: Path, duration: float | None, linger: float | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Open, work, say what came out. Returns the exit code."""
+    """Run the node, and print its result. Returns the exit code."""
     import asyncio
 
     from barymesh.io.files import read_measure
     from barymesh.peers.network_file import Kit
     from barymesh.peers.node import open_peer
 
-    kit = Kit.open(place)
+    kit = Kit.open(kit_folder)
     measure = read_measure(data, kind, invert)
 
-    async def work() -> tuple[Peer, Ending, list[int]]:
-        peer = await open_peer(kit, measure, weight, folder, promise)
-        asked = _stop_on_signals(peer.stop)
-        return peer, await peer.run(duration=duration, linger=linger), asked
+    async def run() -> tuple[Peer, Ending, list[int]]:
+        peer = await open_peer(kit, measure, weight, folder, budget)
+        signals = _stop_on_signals(peer.stop)
+        return peer, await peer.run(duration=duration, linger=linger), signals
 
-    peer, ending, asked = asyncio.run(work())
+    peer, ending, signals = asyncio.run(run())
     facts = peer.facts()
     error = "unknown" if facts["error"] is None else f"{facts['error']:.3g}"
-    _say(
+    _print(
         {"ending": ending.name.lower(), "message": str(ending), **facts},
-        [f"{kit.name} has ended: {ending}.", f"Activations: {facts['activations']}",
-         f"Error:       {error} (L1, as the node believes)", f"Result:      {facts['result']}"],
+        [f"{kit.name} ended: {ending}.", f"Activations: {facts['activations']}",
+         f"Error:       {error} (L1, estimated by the node)", f"Result:      {facts['result']}"],
         as_json,
     )  # fmt: skip
-    return INTERRUPTED if signal.SIGINT in asked else 0
+    return INTERRUPTED if signal.SIGINT in signals else 0
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> list[int]:
-    """Let SIGTERM and Ctrl-C stop the work, with all saved. A second one ends it at once. Returns those that came."""
+    """Let SIGTERM and Ctrl-C stop the node, with its state saved. A second signal ends it at once. Returns the list of
+    signals received."""
     import asyncio
 
     loop = asyncio.get_running_loop()
-    came: list[int] = []
+    received: list[int] = []
 
-    def heard(number: int) -> None:
-        came.append(number)
+    def on_signal(number: int) -> None:
+        received.append(number)
         loop.remove_signal_handler(number)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, heard, number)
-    return came
+        loop.add_signal_handler(number, on_signal, number)
+    return received
 
 
 def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
-    """What each node answers, with a ``state`` for people."""
+    """The status of each node, with a ``state`` for people."""
     from barymesh.peers.status import ask
     from barymesh.peers.status import state as state_of
 
     found = []
-    for place in network.nodes:
-        facts = None if place.status_port is None else ask(place.status_port)
-        if place.status_port is None:
+    for node in network.nodes:
+        facts = None if node.status_port is None else ask(node.status_port)
+        if node.status_port is None:
             state = NO_PORT
         elif facts is None:
             state = "DEAD or elsewhere"
-        elif (facts.get("name"), facts.get("fingerprint")) != (place.name, network.fingerprint):
-            state, facts = "SOMEBODY ELSE answers", None
+        elif (facts.get("name"), facts.get("fingerprint")) != (node.name, network.fingerprint):
+            state, facts = "ANOTHER PROGRAM answers", None
         else:
             state = state_of(facts)
-        found.append({**(facts or {}), "name": place.name, "state": state})
+        found.append({**(facts or {}), "name": node.name, "state": state})
     return found
 
 
@@ -433,7 +432,7 @@ def _table(found: list[dict[str, Any]]) -> None:
             continue
         links = one["links"].values()
         connected = sum(link["state"] == "connected" for link in links)
-        refused = sum(sum(link["refused"].values()) for link in links)
+        refused = sum(sum(link["refused_messages"].values()) for link in links)
         error = "" if one["error"] is None else f"{one['error']:.2g}"
         table.add_row(
             one["name"], one["state"], str(one["activations"]), error, f"{connected} of {len(links)}", str(refused),
@@ -448,10 +447,10 @@ def _epsilon(spent: dict[str, Any] | None) -> str:
     return f"{spent['epsilon']:.3g}" + (f" ({spent['releases']} releases)" if spent["releases"] > 1 else "")
 
 
-def _say(facts: Any, lines: list[str], as_json: bool) -> None:
+def _print(facts: Any, lines: list[str], as_json: bool) -> None:
     if as_json:
-        from barymesh.peers.status import plain
+        from barymesh.peers.status import jsonable
 
-        typer.echo(json.dumps(plain(facts), indent=2))
+        typer.echo(json.dumps(jsonable(facts), indent=2))
     else:
         typer.echo("\n".join(lines))

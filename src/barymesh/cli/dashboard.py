@@ -89,13 +89,13 @@ def dashboard(
 def source_of(what: Sequence[str]) -> Source:
     """Where to look."""
     from barymesh.dashboard.folder import FolderSource
-    from barymesh.dashboard.peers import PeersSource, Place
+    from barymesh.dashboard.peers import PeersSource, StatusAddress
     from barymesh.peers.network_file import NETWORK
 
     addresses = [ADDRESS.fullmatch(one) for one in what]
     found = [(one["host"].strip("[]"), int(one["port"])) for one in addresses if one is not None]
     if len(found) == len(what):
-        return PeersSource([Place(None, host, port) for host, port in found])
+        return PeersSource([StatusAddress(None, host, port) for host, port in found])
     if len(what) > 1:
         raise OptionError(f"{' '.join(what)}: give one folder, one network.toml, or several addresses as HOST:PORT.")
     path = Path(what[0])

@@ -1,0 +1,203 @@
+"""A neighbour with the right key that misbehaves is cut off, and harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+
+import numpy as np
+import pytest
+import zmq
+import zmq.asyncio
+
+from barymesh.transport.admission import Tolerance
+from barymesh.transport.publisher import REQUEST
+from barymesh.transport.subscriber import LinkState
+from barymesh.transport.wire import encode
+from tests.transport.real_links import (
+    QUICK,
+    WIDTH,
+    Peer,
+    client,
+    event,
+    impostor,
+    mesh,
+    raw,
+    receive,
+    run,
+    send_until_cut_off,
+    state,
+    until,
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        ([lambda: os.urandom(50)], "MALFORMED"),
+        ([lambda: os.urandom(400)], "TOO_LONG"),
+        ([bytes(10**6)], "BROKEN"),
+        ([encode("run", 1, 0, 10**9, np.zeros(WIDTH))], "SENDER"),
+        ([encode("other", 0, 0, 1, np.zeros(WIDTH))], "RUN"),
+        ([encode("run", 0, 0, 2, np.full(WIDTH, np.nan))], "NOT_FINITE"),
+        ([encode("run", 0, 0, 2, np.full(WIDTH, 1e10))], "OUT_OF_RANGE"),
+        ([encode("run", 0, 0, 2, np.zeros(WIDTH - 1))], "WIDTH"),
+        ([encode("run", 0, 0, sequence, np.zeros(WIDTH)) for sequence in (2, 1)], "STALE"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_neighbour_that_keeps_sending_nonsense_is_cut_off(frames, reason):
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)], tolerance=Tolerance(bad=3)) as at_b:
+                await state(at_b, a, LinkState.CONNECTED)
+                await send_until_cut_off(socket, frames, at_b, a)
+                assert at_b.status()[a.name].refused_messages == {reason: 3}
+                assert set(at_b.newest()) <= {0}
+                # and it can no longer connect
+                with raw(zmq.DEALER, a.keys, b.keys.public) as ear:
+                    outcome = asyncio.create_task(event(ear, zmq.Event.HANDSHAKE_FAILED_AUTH))
+                    await asyncio.sleep(0)
+                    ear.connect(at_b.endpoint)
+                    await outcome
+
+    run(work())
+
+
+def test_a_good_message_between_bad_ones_is_heard():
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)], tolerance=Tolerance(bad=10**6)) as at_b:
+                await state(at_b, a, LinkState.CONNECTED)
+                for _ in range(20):
+                    await socket.send(os.urandom(50))
+                    await socket.send_multipart([b"more", b"frames"])
+                    await socket.send(a.frame(7.0))
+                    await asyncio.sleep(0.005)
+                assert (await receive(at_b, 0, (0, 20))).vector()[0] == 7
+
+    run(work())
+
+
+def test_what_came_before_the_end_is_used():
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        async with b.links() as at_b:
+            with impostor(a) as (socket, endpoint):
+                at_b.add(a.at(endpoint))
+                while not at_b.newest():
+                    await socket.send(a.frame())
+                    await asyncio.sleep(0.01)
+                # without a pause in which the other could receive
+                for _ in range(1000):
+                    socket.send(a.frame(), zmq.NOBLOCK)
+                socket.close(linger=-1)
+                await receive(at_b, 0, (0, a.sequence))
+
+    run(work())
+
+
+def test_a_huge_frame_costs_the_connection_and_not_more():
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)]) as at_b:
+                await state(at_b, a, LinkState.CONNECTED)
+                while "BROKEN" not in at_b.status()[a.name].refused_messages:
+                    await socket.send(bytes(5 * 2**20))
+                    await asyncio.sleep(0.02)
+                # once it is connected anew
+                while not at_b.newest():
+                    await socket.send(a.frame())
+                    await asyncio.sleep(0.01)
+                assert at_b.status()[a.name].state is LinkState.CONNECTED
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [b"\x01topic"],
+        [b""],
+        [b"x" * 300],
+        [REQUEST.pack(1), REQUEST.pack(1)],
+        [os.urandom(5)],
+    ],
+    ids=["subscription", "nothing", "much", "many parts", "noise"],
+)
+def test_a_neighbour_that_sends_to_a_publisher_is_cut_off(sent):
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        async with a.links(neighbours=[b.at("tcp://127.0.0.1:1")]) as at_a:
+            with client(b, a, at_a.endpoint) as socket:
+                for _ in range(100):
+                    await socket.send_multipart(sent)
+                at_a.publish(0, 0, 1, np.zeros(WIDTH))
+                await state(at_a, b, LinkState.CUT_OFF)
+                assert at_a.status()[b.name].refused_messages == {"BROKEN": Tolerance().bad}
+
+    run(work())
+
+
+def test_one_request_for_each_connection_is_enough():
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        async with a.links(neighbours=[b.at("tcp://127.0.0.1:1")]) as at_a:
+            with client(b, a, at_a.endpoint) as socket:
+                for _ in range(3):
+                    await socket.send(REQUEST.pack(1))
+                at_a.publish(0, 0, 1, np.zeros(WIDTH))
+                await socket.recv()
+                await until(lambda: at_a.status()[b.name].refused_messages == {"BROKEN": 2})
+            # what it has sent is not counted again when it has left
+            repeated = at_a.repeated_messages
+            at_a.publish(0, 0, 2, np.zeros(WIDTH))
+            await asyncio.sleep(10 * QUICK.repeat)
+            assert at_a.status()[b.name].refused_messages == {"BROKEN": 2}
+            assert at_a.repeated_messages <= repeated + 10
+
+    run(work())
+
+
+def test_many_connections_of_one_neighbour_cost_no_more_than_four():
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        async with a.links(neighbours=[b.at("tcp://127.0.0.1:1")]) as at_a, AsyncExitStack() as stack:
+            sockets = [stack.enter_context(client(b, a, at_a.endpoint)) for _ in range(12)]
+            for socket in sockets:
+                await socket.send(REQUEST.pack(1))
+                # a first message shows that it has been asked for
+                while not await socket.poll(10):
+                    at_a.publish(0, 0, 1, np.zeros(WIDTH))
+            before = at_a.sent_messages + at_a.repeated_messages
+            at_a.publish(0, 0, 2, np.zeros(WIDTH))
+            assert at_a.sent_messages + at_a.repeated_messages == before + 4
+
+    run(work())
+
+
+def test_others_go_on_when_one_is_cut_off():
+    a, b, c = Peer(0), Peer(1), Peer(2)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with mesh(b, c, tolerance=Tolerance(bad=3)) as (at_b, at_c):
+                at_b.add(a.at(endpoint))
+                await send_until_cut_off(socket, [b"bad"], at_b, a)
+                at_b.publish(1, 0, 1, np.zeros(WIDTH))
+                at_c.publish(2, 0, 1, np.zeros(WIDTH))
+                await receive(at_c, 1, (0, 1))
+                await receive(at_b, 2, (0, 1))
+
+    run(work())

@@ -16,6 +16,7 @@ from barymesh.io.files import read_measures
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
 from barymesh.measures.lazy import Stays
 from barymesh.problem import Problem
+from barymesh.resources.cores import limit_threads as _limit_threads
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.grid import Grid
@@ -23,6 +24,8 @@ from barymesh.support.points import Support
 
 __version__ = "0.1.0"
 
+# numba is imported later, with the kernels
+_limit_threads()
 load = Result.load
 
 __all__ = [

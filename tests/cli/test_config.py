@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import barymesh as bm
 from barymesh.cli.app import app
 from barymesh.cli.config import Gaussians, RunConfig, SimulateConfig, read_config
-from barymesh.errors import ConfigError
+from barymesh.errors import ConfigError, FileError
 from barymesh.scenario.faults import FAULTS
 from barymesh.specification import build_named
 
@@ -23,6 +23,8 @@ reg = 0.01
 relative_reg = true
 kind = "samples"
 invert = true
+columns = ["x", 2]
+weight_column = "mass"
 support = "20:-3:3"
 weights = [1, 2.5]
 cost = "euclidean"
@@ -70,6 +72,8 @@ def test_every_key_can_be_set(tmp_path):
         "relative_reg": True,
         "kind": "samples",
         "invert": True,
+        "columns": ["x", 2],
+        "weight_column": "mass",
         "support": "20:-3:3",
         "weights": [1.0, 2.5],
         "cost": "euclidean",
@@ -180,15 +184,22 @@ def test_a_support_too_large_for_any_memory_is_refused_before_it_is_made(tmp_pat
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ConfigError, match=r"no configuration file .*none\.toml"):
+    with pytest.raises(FileError, match=r"no file .*none\.toml"):
         read_config(tmp_path / "none.toml", RunConfig)
 
 
+@pytest.mark.parametrize(("key", "digits"), [("seed", 6000), ("reg", 6000), ("reg", 4000), ("reg", 400)])
+def test_endless_integers_are_refused(tmp_path, key, digits):
+    text = f'data = "a.csv"\n{"" if key == "reg" else "reg = 1"}\n{key} = {"9" * digits}\n'
+    with pytest.raises(ConfigError, match=r"run\.toml"):
+        read_config(config_file(tmp_path, text), RunConfig)
+
+
 def test_a_folder_or_binary_file_is_no_configuration(tmp_path):
-    with pytest.raises(ConfigError, match=re.escape(str(tmp_path))):
+    with pytest.raises(FileError, match=re.escape(str(tmp_path))):
         read_config(tmp_path, RunConfig)
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"run\.toml"):
+    with pytest.raises(FileError, match=r"run\.toml"):
         read_config(tmp_path / "run.toml", RunConfig)
 
 
@@ -233,6 +244,8 @@ reg = 0.01
 relative_reg = true
 kind = "samples"
 invert = true
+columns = ["x", 2]
+weight_column = "mass"
 support = "20:-3:3"
 weights = [1, 2.5]
 cost = "euclidean"

@@ -103,6 +103,12 @@ def barycenter(
         ),
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of images carry the mass.")] = False,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of tables that are coordinates: names or numbers joined by commas.")
+    ] = None,
+    weight_column: Annotated[
+        str | None, typer.Option(help="Column of tables that holds the mass of each sample. Default: equal.")
+    ] = None,
     tol: Annotated[float, typer.Option(help="Stop once the measures agree to this (mean L1 distance).")] = 1e-6,
     max_iter: Annotated[int, typer.Option(help="Stop after this many iterations in any case.")] = 5000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -131,10 +137,12 @@ def barycenter(
       barymesh barycenter digits-idx3-ubyte.gz --reg 0.004 --json
     """
     from barymesh.cli.config import RunConfig
+    from barymesh.io.tables import columns_from_text
 
     def run() -> int:
         config = RunConfig.model_construct(
             data=[str(path) for path in data], reg=reg, relative_reg=relative, kind=kind, invert=invert,
+            columns=columns_from_text(columns), weight_column=weight_column,
             support=support, weights=_numbers(weights),
             cost=cost, samples=1000, max_iter=max_iter, tol=tol, seed=seed, precision=precision, output=str(output),
             resume=resume,
@@ -154,7 +162,7 @@ def run(
     """Compute a barycenter described in a TOML file.
 
     Only data and reg must be there; the other keys are the options of 'barymesh barycenter' (relative_reg, support,
-    weights, cost, kind, invert, tol, max_iter, seed, samples, precision, output, resume).
+    weights, cost, kind, invert, columns, weight_column, tol, max_iter, seed, samples, precision, output, resume).
 
     Example file:
 
@@ -432,7 +440,14 @@ def _inputs(config: ProblemConfig, base: Path) -> tuple[Any, Any]:
     support = None if config.support is None else parse_support(config.support, base)
     if isinstance(config, SimulateConfig) and config.gaussians is not None:
         return support, config.gaussians.draw()
-    return support, read_measures([base / path for path in config.data or ()], kind=config.kind, invert=config.invert)
+    files = [base / path for path in config.data or ()]
+    return support, read_measures(
+        files,
+        kind=config.kind,
+        invert=config.invert,
+        columns=config.columns,
+        weight_column=config.weight_column,
+    )
 
 
 def _check_animation(config: SimulateConfig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,6 +13,7 @@ from barymesh.checks import real_number, whole_number
 from barymesh.decentralized import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.errors import ConfigError, NetworkError, OptionError
 from barymesh.io.files import KINDS
+from barymesh.io.toml import read_toml, toml_text
 from barymesh.measures import Gaussian
 from barymesh.network.edge_file import SUFFIXES
 from barymesh.network.parsing import GENERATORS
@@ -45,6 +45,8 @@ class ProblemConfig(BaseModel):
         default=None, description="what bare arrays in the data are"
     )
     invert: bool = Field(default=False, description="dark pixels carry the mass")
+    columns: list[str | int] | None = Field(default=None, description="columns of tables that are coordinates")
+    weight_column: str | int | None = Field(default=None, description="column of tables that holds the mass")
     support: str | None = Field(default=None, description="a grid, a file of points, or auto")
     weights: list[float] | None = Field(default=None, description="importance of each measure")
     cost: str = Field(default="sqeuclidean", description="a metric name")
@@ -278,19 +280,11 @@ def _fault_text(table: dict[str, Any]) -> str:
 
 def read_config(path: Path, kind: type[Config]) -> Config:
     """The configuration of this kind in a TOML file, or a ConfigError that names key and line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise ConfigError(f"There is no configuration file {path}.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.") from error
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+    values = read_toml(path)
     try:
         return kind(**values)
     except ValidationError as error:
+        text = toml_text(path)
         problems = [_problem(path, text, kind, item) for item in error.errors()]
         raise ConfigError("\n".join(problems)) from error
     except TypeError as error:

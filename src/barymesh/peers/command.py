@@ -208,6 +208,12 @@ def node(
         str | None, typer.Option("--as", help="What a bare array in .npy or .npz is: samples, image or histogram.")
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of an image carry the mass.")] = False,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of a table that are coordinates: names or numbers joined by commas.")
+    ] = None,
+    weight_column: Annotated[
+        str | None, typer.Option(help="Column of a table that holds the mass of each sample. Default: equal.")
+    ] = None,
     weight: Annotated[float, typer.Option(help="Importance of the measure; an ordinary node has 1.")] = 1.0,
     epsilon: Annotated[
         float | None, typer.Option(help="Differential privacy for each record of the data: strong with 1, weak with 8.")
@@ -244,17 +250,21 @@ def node(
       barymesh node our-kit --data samples.csv --epsilon 1 --delta 1e-6
     """
 
+    from barymesh.io.tables import columns_from_text
+
     def work() -> int:
         write_logs(log, "ERROR" if quiet else "INFO", {"kit": kit.name})
         promise = _promise(epsilon, delta)
+        chosen = {"columns": columns_from_text(columns), "weight_column": weight_column}
+        reading = {"kind": kind, "invert": invert, **chosen}
         if check:
-            return _check(kit, data, weight, {"promise": promise, "kind": kind, "invert": invert}, as_json)
+            return _check(kit, data, weight, {"promise": promise, **reading}, as_json)
         home = writable_folder(kit / FOLDER if folder is None else folder)
         linger = None if stay else LINGER
         return while_watched(
             watched,
             _watchable(kit) if watched else kit,
-            lambda: _node(kit, data, kind, invert, weight, promise, home, duration, linger, as_json),
+            lambda: _node(kit, data, reading, weight, promise, home, duration, linger, as_json),
         )
 
     finish(work, as_json)
@@ -355,7 +365,7 @@ def _watchable(kit: Path) -> Path:
 
 
 def _node(
-    place: Path, data: Path, kind: str | None, invert: bool, weight: float, promise: Promise | None, folder: Path,
+    place: Path, data: Path, reading: dict[str, Any], weight: float, promise: Promise | None, folder: Path,
     duration: float | None, linger: float | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Open, work, say what came out. Returns the exit code."""
@@ -366,7 +376,7 @@ def _node(
     from barymesh.peers.node import open_peer
 
     kit = Kit.open(place)
-    measure = read_measure(data, kind, invert)
+    measure = read_measure(data, **reading)
 
     async def work() -> tuple[Peer, Ending, list[int]]:
         peer = await open_peer(kit, measure, weight, folder, promise)

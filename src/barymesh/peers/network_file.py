@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import secrets
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from barymesh.cli.config import given_value
 from barymesh.decentralized import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.io.atomic import write_text
+from barymesh.io.toml import read_toml
 from barymesh.network.topology import Network
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
@@ -38,8 +38,6 @@ _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 # a name of a folder everywhere, and nothing that a shell would read otherwise
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _EVERYWHERE = re.compile(r"tcp://(\*|0\.0\.0\.0|\[[0:]+\]):\d+")
-# a network file takes far less; never read more of what may be any file
-_FILE_LIMIT = 2**24
 
 _HEAD = """\
 # A network of barymesh. This file is public: it holds no secret. Every node needs exactly this file; any change of it
@@ -397,19 +395,9 @@ def _write_kit(network: NetworkFile, name: str, folder: Path, listen: str | None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            text = file.read(_FILE_LIMIT).decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise FileError(
-            f"There is no file {path}. `barymesh network create` and `barymesh network accept` make it."
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read: {error}.") from error
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+    if not path.exists():
+        raise FileError(f"There is no file {path}. `barymesh network create` and `barymesh network accept` make it.")
+    return read_toml(path)
 
 
 def _problem(item: Any) -> str:

@@ -263,15 +263,15 @@ def _optional() -> Iterator[Finding]:
             for one in own
             if versions[one.name] and not one.specifier.contains(versions[one.name] or "", prereleases=True)
         ]
-        told = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
+        installed = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
         missing = [name for name, found in versions.items() if not found]
         if missing:
             yield Finding(part, Severity.ABSENT, f"{purpose}; missing: {', '.join(missing)}", install)
         elif old:
             wanted = ", ".join(f"{one.name}{one.specifier}" for one in old)
-            yield Finding(part, Severity.CARE, f"{told}; {wanted} is needed for {purpose}", install)
+            yield Finding(part, Severity.CARE, f"{installed}; {wanted} is needed for {purpose}", install)
         else:
-            yield Finding(part, Severity.FINE, f"{purpose}: {told}")
+            yield Finding(part, Severity.FINE, f"{purpose}: {installed}")
     if shutil.which("ffmpeg"):
         yield Finding("ffmpeg", Severity.FINE, f"animations in .mp4: {shutil.which('ffmpeg')}")
     else:
@@ -282,10 +282,10 @@ def _optional() -> Iterator[Finding]:
 def _compared(part: str, found: str, needed: str, more: str, remedy: str) -> Finding:
     from packaging.specifiers import SpecifierSet
 
-    told = f"{found}{f' in {more}' if more else ''}"
+    found_at = f"{found}{f' in {more}' if more else ''}"
     if SpecifierSet(needed).contains(found, prereleases=True):
-        return Finding(part, Severity.FINE, told)
-    return Finding(part, Severity.BROKEN, f"{told}; {needed} is needed", remedy)
+        return Finding(part, Severity.FINE, found_at)
+    return Finding(part, Severity.BROKEN, f"{found_at}; {needed} is needed", remedy)
 
 
 def _enough(part: str, left: float, little: float, found: str, remedy: str) -> Finding:

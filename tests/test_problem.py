@@ -411,6 +411,44 @@ def test_largest_cost_is_a_bound_over_all_measures(rng):
 
 
 def test_one_except_catches_them_all():
-    named = [error for error in vars(errors).values() if isinstance(error, type) and not issubclass(error, Warning)]
+    own = [one for one in vars(errors).values() if isinstance(one, type) and one.__module__ == errors.__name__]
+    named = [error for error in own if not issubclass(error, Warning)]
     assert len(named) > 10
     assert all(issubclass(error, bm.BarymeshError) for error in named)
+
+
+# names of the coordinates
+
+
+def cloud(*names, d=2):
+    return bm.Empirical(np.arange(3 * d).reshape(3, d), names=names or None)
+
+
+@pytest.mark.parametrize("support", [None, "auto", bm.Support.regular((4, 4), 0, 5)])
+@pytest.mark.parametrize(
+    ("measures", "names"),
+    [
+        ([cloud("height", "age"), cloud("height", "age")], ("height", "age")),
+        ([cloud("height", "age"), bm.Gaussian([0, 0], 1)], ("height", "age")),
+        ([cloud("height", "age"), cloud("height", "weight")], None),
+        ([cloud(), cloud()], None),
+    ],
+)
+def test_the_support_has_the_names_on_which_all_measures_agree(support, measures, names):
+    assert bm.Problem.create(measures, support, reg=1.0).support.names == names
+
+
+def test_names_that_were_given_to_the_support_are_kept():
+    support = bm.Support.regular((4, 4), 0, 5).named(["a", "b"])
+    assert bm.Problem.create([cloud("height", "age")], support, reg=1.0).support is support
+
+
+def test_the_same_coordinates_in_another_order_are_refused():
+    measures = [bm.Gaussian([0, 0], 1), cloud("height", "age"), cloud("age", "height")]
+    words = ["Measure 2", "measure 1", "age, height", "height, age", "another order", "columns="]
+    refused(MeasureError, words, measures, reg=1.0)
+
+
+def test_names_must_be_as_many_as_coordinates():
+    with pytest.raises(MeasureError, match="2 dimensions and 1 names"):
+        cloud("height")

@@ -13,7 +13,17 @@ from barymesh import option_readers as read
 from barymesh.checks import as_floats, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import BarymeshError, DimensionError, MeasureError, RegularisationError, WeightError
-from barymesh.measures import Atoms, Discretisation, Distribution, Histogram, Measure, Sampler, as_measures, discretise
+from barymesh.measures import (
+    Atoms,
+    Discretisation,
+    Distribution,
+    Empirical,
+    Histogram,
+    Measure,
+    Sampler,
+    as_measures,
+    discretise,
+)
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
@@ -119,6 +129,9 @@ class Problem:
             _check_dimensions(nodes, chosen)
         else:
             moving.check_shape(chosen.size, moving.matrix_given.shape[1])
+        names = _common_names(nodes)
+        if names and not chosen.names:
+            chosen = chosen.named(names)
         drawn = sum(1 for node in nodes if isinstance(node, Sampler | Distribution))
         memory.require(
             16 * drawn * samples * chosen.dimension,
@@ -243,6 +256,21 @@ class Problem:
         """
         tables = {id(a.table): a.table for a in self.atoms}.values()
         return max(self.cost.largest(self.support.points, table) for table in tables)
+
+
+def _common_names(nodes: list[Measure]) -> tuple[str, ...] | None:
+    """What the measures call their coordinates, if all that have names for them agree."""
+    named = [(k, node.names) for k, node in enumerate(nodes) if isinstance(node, Empirical) and node.names]
+    if not named:
+        return None
+    first, names = named[0]
+    for k, others in named[1:]:
+        if sorted(others) == sorted(names) and others != names:
+            raise MeasureError(
+                f"Measure {k} has the coordinates {', '.join(others)}, measure {first} has {', '.join(names)}: the "
+                "same in another order. Read both in one order, with columns= (on the command line --columns)."
+            )
+    return names if all(others == names for _, others in named) else None
 
 
 def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:

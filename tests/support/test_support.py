@@ -258,6 +258,22 @@ def test_the_duplicates_named_are_duplicates(seed, n, d):
         bm.Support(points)
 
 
+# names of the coordinates
+
+
+def test_names_of_coordinates():
+    assert bm.Support([[0, 1], [2, 3]], names=["x", "y"]).names == ("x", "y")
+    assert bm.Support([0, 1]).names is None
+    assert bm.Support.regular((2, 2)).names is None
+    grid = bm.Support.regular((2, 2), reason="why")
+    named = grid.named(["a", "b"])
+    assert (named.names, named.reason, grid.names) == (("a", "b"), "why", None)
+    assert named.points is grid.points
+    for make in (lambda: bm.Support([0, 1], names=["x", "y"]), lambda: grid.named(["a"])):
+        with pytest.raises(SupportError, match="names"):
+            make()
+
+
 # the choice of a support
 
 

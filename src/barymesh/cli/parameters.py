@@ -15,6 +15,7 @@ from barymesh.cli import completion
 from barymesh.cli.config import RUN, CommandOptions, Config
 from barymesh.cli.config_file import key_help, known_keys
 from barymesh.errors import WeightError
+from barymesh.io.tables import columns_from_text
 from barymesh.option_model import is_needed, read_value
 from barymesh.options import Options
 from barymesh.support.text import HELP as SUPPORT_HELP
@@ -51,6 +52,10 @@ FORMS = {
     "output": Form(("--output", "-o")),
     "support": Form(help=f"Where the barycenter lives: {SUPPORT_HELP}."),
     "weights": Form(help="Importance of each measure, as numbers joined by commas. Default: equal.", read=numbers),
+    "columns": Form(
+        help="Columns of tables that are coordinates, joined by commas: names, or numbers counted from 1.",
+        read=columns_from_text,
+    ),
     "cost": Form(complete=completion.one_of(completion.COSTS)),
 }
 # the flags of 'barymesh barycenter' are the keys of 'barymesh run'; the data are its argument, and without a network

@@ -23,7 +23,7 @@ from barymesh.io.atomic import replacing, write_text
 from barymesh.subsample import evenly
 from barymesh.viz.comparison import label_plainly
 from barymesh.viz.network_plot import draw_edges
-from barymesh.viz.plots import COLOURS, INK, curve_scale, picture_options
+from barymesh.viz.plots import COLOURS, INK, axis_name, curve_scale, picture_options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,7 +179,7 @@ def _draw_curves(panel: Any, support: Support, shown: Floats, mean: Floats) -> U
     bold.set_label("their mean")
     axes.legend(loc="upper right", frameon=False, fontsize=9)
     axes.set_title("estimates of the nodes", fontsize=10)
-    axes.set_xlabel("position")
+    axes.set_xlabel(axis_name(support, 0, "position"))
     axes.set_ylabel(label)
     # a few sharp peaks are cut off, so that the other curves fill the panel
     axes.set_ylim(0, 1.1 * max(float(np.quantile(curves.max(axis=2), USUAL_PEAKS)), float(middle.max())))
@@ -242,8 +242,8 @@ def _draw_cloud(panel: Any, support: Support, mean: Floats) -> Update:
     )
     panel.colorbar(dots, ax=axes, label="weight")
     axes.set_title("mean estimate", fontsize=10)
-    axes.set_xlabel("first coordinate")
-    axes.set_ylabel("second coordinate")
+    axes.set_xlabel(axis_name(support, 0, "first coordinate"))
+    axes.set_ylabel(axis_name(support, 1, "second coordinate"))
     axes.set_aspect("equal", adjustable="datalim")
     if support.dimension > 2:
         axes.text(0.02, 0.02, f"2 of {support.dimension} coordinates", transform=axes.transAxes, fontsize=8)

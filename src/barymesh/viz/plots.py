@@ -48,7 +48,12 @@ def draw_curve(axes: Axes, result: Result) -> None:
     axes.plot(z, weights, color=INK)
     axes.fill_between(z, weights, alpha=0.2, color=INK)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("position")
+    axes.set_xlabel(axis_name(result.support, 0, "position"))
+
+
+def axis_name(support: Support, axis: int, default: str) -> str:
+    """What a coordinate is called: as in the data, if they had names."""
+    return default if support.names is None else support.names[axis]
 
 
 def curve_scale(support: Support) -> tuple[float, str]:
@@ -62,8 +67,8 @@ def draw_picture(axes: Axes, result: Result) -> None:
     """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
     assert result.support.grid is not None
     axes.imshow(result.image, **picture_options(result.support.grid))
-    axes.set_xlabel("second coordinate")
-    axes.set_ylabel("first coordinate")
+    axes.set_xlabel(axis_name(result.support, 1, "second coordinate"))
+    axes.set_ylabel(axis_name(result.support, 0, "first coordinate"))
 
 
 def picture_options(grid: Grid) -> dict[str, Any]:
@@ -93,8 +98,8 @@ def draw_cloud(axes: Axes, result: Result) -> None:
         points[:, 0], points[:, 1], s=size, c=weights, cmap=f"{COLOURS}_r", edgecolors="0.4", linewidths=0.3
     )
     axes.figure.colorbar(dots, ax=axes, label="weight")
-    axes.set_xlabel("first coordinate")
-    axes.set_ylabel("second coordinate")
+    axes.set_xlabel(axis_name(result.support, 0, "first coordinate"))
+    axes.set_ylabel(axis_name(result.support, 1, "second coordinate"))
     if points.shape[1] > 2:
         axes.text(0.02, 0.02, f"2 of {points.shape[1]} coordinates", transform=axes.transAxes, fontsize=8)
     axes.set_aspect("equal", adjustable="datalim")
@@ -104,7 +109,7 @@ def _projections(result: Result) -> Figure:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     for axis, axes in enumerate(figure.subplots(1, 3)):
         axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest", vmin=0)
-        axes.set_title(f"summed over axis {axis}", fontsize=9)
+        axes.set_title(f"summed over {axis_name(result.support, axis, f'axis {axis}')}", fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
     figure.suptitle(_title(result), fontsize=10)

@@ -43,6 +43,13 @@ class Atoms:
         kept = weights[index]
         return cls(table, index, kept / kept.sum(), grid)
 
+    def without(self, least: float) -> Atoms:
+        """The same without the atoms that weigh less than ``least``."""
+        if self.weights.min() >= least:
+            return self
+        kept = self.weights >= least
+        return Atoms(self.table, self.index[kept], self.weights[kept] / self.weights[kept].sum(), self.grid)
+
 
 @dataclass(frozen=True)
 class Discretisation:
@@ -64,6 +71,12 @@ class Measure(ABC):
     @abstractmethod
     def dimension(self) -> int | None:
         """d, or None for a histogram that takes its points from the support."""
+
+    @property
+    def sampled_only(self) -> bool:
+        """Whether nothing is known of the measure but draws: its atoms are then a sample, and on a network nodes draw
+        ever more."""
+        return False
 
     @abstractmethod
     def sample(self, size: int, rng: np.random.Generator) -> Floats:

@@ -37,6 +37,10 @@ class Sampler(Measure):
     def dimension(self) -> int | None:
         return self._dimension
 
+    @property
+    def sampled_only(self) -> bool:
+        return True
+
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         name = getattr(self.function, "__name__", repr(self.function))
         return checked_draws(self.function(size, rng), size, f"The sampler {name!r}", self._dimension)

@@ -137,7 +137,9 @@ class Simulation(ABC, Generic[S]):
                     continue
                 if self._converged(lost_at_end):
                     if self.recorder.rows[-1][0] < self.now:
-                        self._record()
+                        record = self._record()
+                        if callback is not None:
+                            callback(record)
                     return Status.CONVERGED
                 if self.now >= until:
                     return Status.OUT_OF_TIME

@@ -163,12 +163,12 @@ def test_the_summary_of_a_run_on_a_network_has_its_last_figures(result):
     network = Network(2, [[0, 1]], name="a pair")
     summary = on_network(result, network).summary()
     assert summary["network"] == "Network(a pair: 2 nodes, 1 edges)"
-    assert summary["virtual_seconds"] == 2.5
+    assert summary["time"] == 2.5
     assert summary["recording_seconds"] == 0.125
     assert "tv" not in summary
-    history = {"time": [0.0, 4.0], "tv": [0.5, 0.25], "gap": [1.0, -0.5]}
+    history = {"time": [0.0, 4.0], "tv": [0.5, 0.25], "dual_error": [1.0, -0.5]}
     known = dataclasses.replace(result, network=network, history=bm.History(history)).summary()
-    assert (known["virtual_seconds"], known["tv"], known["dual_gap"]) == (4.0, 0.25, -0.5)
+    assert (known["time"], known["tv"], known["dual_error"]) == (4.0, 0.25, -0.5)
     assert known["gap"] == result.gap
     history["tv"] = [0.5, np.nan]
     unknown = dataclasses.replace(result, network=network, history=bm.History(history)).summary()

@@ -42,7 +42,7 @@ LAYERS = [
     ["exact"],
     ["decentralized"],
     ["engines"],
-    ["api", "callbacks", "datasets", "privacy"],
+    ["api", "block_descent", "callbacks", "datasets", "privacy"],
     ["sklearn", "viz", "io.output", "peers"],
     ["dashboard"],
     ["cli"],

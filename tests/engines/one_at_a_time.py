@@ -1,4 +1,4 @@
-"""The same simulation in the plainest way: a queue of events, one at a time, and a letter box for every edge."""
+"""The same simulation in the plainest way: a queue of events, one at a time, and a mailbox for every link."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import heapq
 
 import numpy as np
 
-from barymesh.core import faults as fate_kernels
+from barymesh.core import faults as fault_kernels
 from barymesh.decentralized.algorithm import Batch
+from barymesh.decentralized.host import Traffic
+from barymesh.transport import wire
 
 RESET, ARRIVAL, ACTIVATION, LATE_ARRIVAL = range(4)
 
@@ -18,8 +20,8 @@ class PlainInbox:
     def __init__(self, received, width):
         self.received, self.width = received, width
         self.rows = np.array([np.zeros(width), *(m for m in received if m is not None)])
-        heard = np.array([m is not None for m in received], dtype=bool)
-        self.slots = np.where(heard, np.cumsum(heard), 0).astype(np.int32)
+        there = np.array([m is not None for m in received], dtype=bool)
+        self.slots = np.where(there, np.cumsum(there), 0).astype(np.int32)
         self.first, self.last, self.shares = np.array([0]), np.array([len(received)]), 1
 
     def sum(self):
@@ -31,18 +33,21 @@ class PlainInbox:
 
 
 def run(algorithm, network, *, delays, schedule, faults, seed, duration):
-    """The state after all activations before ``duration``, and the number of messages sent."""
+    """The state after all activations before ``duration``, and what was sent.
+
+    Every link carries what the wire would: the private columns of a message reach their receiver only.
+    """
     table = delays.table(network)
     fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
     receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
     names = np.empty(receiver.size, dtype=np.uint64)
-    fate_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
+    fault_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
+    private = algorithm.private.stop - algorithm.private.start
 
-    state = algorithm.start()
+    state, traffic = algorithm.start(), Traffic()
     first = algorithm.first_messages(state)
     box = [(-1, first[j]) for j in network.neighbours]
     acted = np.zeros(network.size, dtype=np.int64)
-    messages = network.neighbours.size
 
     events, serial = [], 0
     clock, step, end = schedule.clock(network.size, seed), 0, 0.0
@@ -63,27 +68,28 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
         elif kind == ACTIVATION:
             if (
                 faults.idle.size
-                and fate_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]
+                and fault_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]
             ):
                 continue
             received = [box[e][1] for e in range(network.offsets[node], network.offsets[node + 1])]
             batch = Batch(np.array([node]), acted[[node]], np.array([which]))
-            sent = algorithm.activate(state, batch, PlainInbox(received, algorithm.width))[0].copy()
+            message = algorithm.activate(state, batch, PlainInbox(received, algorithm.width))[0]
+            confidant = int(algorithm.private_receivers(message[None])[0])
             for out in range(network.offsets[node], network.offsets[node + 1]):
                 e, to = int(network.reverse[out]), int(network.neighbours[out])
+                sent = message.copy()
+                if to != confidant:
+                    sent[algorithm.private] = 0.0
+                traffic.messages += 1
+                traffic.bytes += wire.frame_bytes(algorithm.width - (0 if to == confidant else private))
                 offset = table.offset[e] if table.offset.size else 0.0
                 trace = table.trace[e] if table.trace.size else 0
-                time = fate_kernels.arrival(names[e], e, acted[node], now, to, table.law, trace, offset, *fate)
+                time = fault_kernels.arrival(names[e], e, acted[node], now, to, table.law, trace, offset, *fate)
                 serial += 1
-                if time < fate_kernels.NEVER:
+                if time < fault_kernels.NEVER:
                     order = LATE_ARRIVAL if time == now else ARRIVAL
                     heapq.heappush(events, (time, order, serial, e, int(acted[node]), sent))
-            messages += network.offsets[node + 1] - network.offsets[node]
-            if faults.rates[1] > 0:
-                messages += fate_kernels.count_copies(
-                    names, network.offsets, network.reverse, np.array([node]), acted[[node]], faults.rates[1]
-                )
             acted[node] += 1
         elif number > box[node][0]:
             box[node] = (number, vector)
-    return state, int(messages)
+    return state, traffic

@@ -13,6 +13,7 @@ from barymesh.errors import DriftWarning, FileError, NetworkError, NumericalErro
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Crash, Loss, Poisson
+from barymesh.transport import wire
 
 MEASURES = [bm.Gaussian(mean, 0.3) for mean in (-1.0, -0.2, 0.5, 0.9, 1.4)]
 SUPPORT = np.linspace(-2, 2, 12)
@@ -33,31 +34,32 @@ def run(method="dcwb", measures=MEASURES, **options):
 def test_the_history_has_the_promised_columns():
     with_reference = run(reference=True, record_every=0.5).history
     assert list(with_reference.columns) == [
-        "time", "dual_objective", "consensus", "feasibility", "tv", "gap", "activations", "messages", "bytes",
+        "time", "dual_objective", "consensus", "consensus_distance", "feasibility", "tv", "dual_error", "activations",
+        "messages", "bytes",
     ]  # fmt: skip
     np.testing.assert_allclose(with_reference["time"], np.arange(11) * 0.5)
-    np.testing.assert_allclose(with_reference["bytes"], with_reference["messages"] * 12 * 8)
+    np.testing.assert_array_equal(with_reference["bytes"], with_reference["messages"] * wire.frame_bytes(12))
     without = run(record_every=0.5).history
     assert "tv" not in without.columns
-    assert "gap" not in without.columns
+    assert "dual_error" not in without.columns
     np.testing.assert_array_equal(without["consensus"], with_reference["consensus"])
 
 
-def test_consensus_is_the_papers():
+def test_the_consensus_distance_is_the_papers():
     result = run("a2dwb")
     laplacian = as_network("cycle", 5).laplacian.toarray()
     expected = np.trace(result.node_weights.T @ laplacian @ result.node_weights)
-    np.testing.assert_allclose(result.history["consensus"][-1], expected)
+    np.testing.assert_allclose(result.history["consensus_distance"][-1], expected)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"step": -1}, {"faults": ["loss:probability=2"]}, {"checkpoint": "none.npz", "resume": True}]
 )
-def test_what_is_wrong_is_said_before_the_reference_is_computed(monkeypatch, wrong):
+def test_errors_come_before_the_reference_is_computed(monkeypatch, wrong):
     def never(_):
         raise AssertionError("it takes long")
 
-    monkeypatch.setattr("barymesh.engines.simulate.exact_reference", never)
+    monkeypatch.setattr("barymesh.exact.reference.exact_reference", never)
     with pytest.raises(bm.BarymeshError):
         run("a2dwb", reference=True, **wrong)
 
@@ -67,7 +69,7 @@ def test_a_reference_given_as_weights():
     true = bm.barycenter(MEASURES, SUPPORT, reg=0.2, tol=1e-11).weights
     computed, given = (run(reference=reference).history for reference in (True, true))
     np.testing.assert_allclose(given["tv"], computed["tv"], atol=1e-7)
-    np.testing.assert_allclose(given["gap"], computed["gap"], atol=1e-7)
+    np.testing.assert_allclose(given["dual_error"], computed["dual_error"], atol=1e-7)
     assert problem.support.size == true.size
 
 
@@ -134,7 +136,7 @@ def test_stop_and_go_on(tmp_path, method):
 
 
 def test_the_callback_can_stop_the_run():
-    result = run("a2dwb", callback=lambda simulation: simulation.now >= 2.0, duration=50)
+    result = run("a2dwb", callback=lambda record: record.time >= 2.0, duration=50)
     assert result.status is bm.Status.STOPPED
     assert result.history["time"][-1] == 2.0
     assert not result.success

@@ -6,17 +6,20 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from barymesh.engines.complete import CompleteLook
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
+from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.build import build_algorithm
-from barymesh.engines.delivery import Mail
+from barymesh.decentralized.host import Traffic, View
+from barymesh.engines.delivery import Delivery
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
+from barymesh.exact.reference import Reference
 from barymesh.network import as_network
 from barymesh.problem import Problem
+from barymesh.record import NodeDetails
 from barymesh.scenario.delays import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
 from barymesh.scenario.faults import Crash, Loss, fault_table
 from barymesh.scenario.schedules import Periodic, Poisson, Windowed
@@ -52,10 +55,13 @@ def small_problem(size, seed=0, points=11):
     return Problem.create([kinds[k % 3] for k in range(size)], np.linspace(-2, 2, points), reg=0.2, seed=seed)
 
 
+def algorithm_for(problem, network, method="a2dwb", batch=2):
+    return build_algorithm(method, problem, Nodes.all_of(network, problem.weights), batch=batch)
+
+
 def simulation(problem, network, options, method="a2dwb", record_every=1e6, batch=2):
-    algorithm = build_algorithm(method, problem, network, step=None, batch=batch, staleness=0)
-    recorder = Recorder(problem, network, None, False)
-    return AsynchronousSimulation(algorithm, network, recorder, record_every=record_every, **options)
+    algorithm, recorder = algorithm_for(problem, network, method, batch), Recorder(problem, network)
+    return AsynchronousSimulation(algorithm, recorder, record_every=record_every, until=1e3, **options)
 
 
 def assert_same(first, second):
@@ -89,10 +95,9 @@ def test_batched_is_one_at_a_time(size, network, delays, schedule, faults, metho
     # in two parts, so that slabs are cut in odd places
     batched.run(1.37)
     batched.run(3.1)
-    algorithm = build_algorithm(method, problem, graph, step=None, batch=batch, staleness=0)
-    state, messages = one_at_a_time.run(algorithm, graph, duration=3.1, **options)
+    state, traffic = one_at_a_time.run(algorithm_for(problem, graph, method, batch), graph, duration=3.1, **options)
     assert_same(state, batched.state)
-    assert batched.messages == messages
+    assert batched.traffic == traffic
     assert batched.activations > 0
 
 
@@ -107,10 +112,9 @@ def test_every_schedule_with_every_delay_and_all_faults(schedule, delays):
     }  # fmt: skip
     batched = simulation(problem, graph, options)
     batched.run(12.0)
-    algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=2, staleness=0)
-    state, messages = one_at_a_time.run(algorithm, graph, duration=12.0, **options)
+    state, traffic = one_at_a_time.run(algorithm_for(problem, graph), graph, duration=12.0, **options)
     assert_same(state, batched.state)
-    assert batched.messages == messages
+    assert batched.traffic == traffic
 
 
 @pytest.mark.parametrize("delays", ["the paper's", "uniform", "lognormal"])
@@ -122,19 +126,18 @@ def test_many_neighbours(network, delays, faults):
     options = {"delays": DELAYS[delays], "schedule": Windowed(), "faults": fault_table(faults, graph), "seed": 1}
     batched = simulation(problem, graph, options)
     batched.run(2.5)
-    algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=2, staleness=0)
-    assert_same(one_at_a_time.run(algorithm, graph, duration=2.5, **options)[0], batched.state)
+    assert_same(one_at_a_time.run(algorithm_for(problem, graph), graph, duration=2.5, **options)[0], batched.state)
 
 
 def test_records_do_not_change_the_run():
     problem, graph = small_problem(6), as_network("cycle", 6)
     options = {"delays": Uniform(0, 0.5), "schedule": Poisson(), "faults": fault_table([], graph), "seed": 0}
-    often, seldom = (simulation(problem, graph, options, record_every=every) for every in (0.03, 1.0))
+    often, rarely = (simulation(problem, graph, options, record_every=every) for every in (0.03, 1.0))
     often.run(4.0)
-    seldom.run(4.0)
-    assert_same(often.state, seldom.state)
+    rarely.run(4.0)
+    assert_same(often.state, rarely.state)
     assert len(often.recorder.history) == 134
-    np.testing.assert_allclose(seldom.recorder.history["time"], np.arange(5))
+    np.testing.assert_allclose(rarely.recorder.history["time"], np.arange(5))
 
 
 @pytest.mark.parametrize("method", ["a2dwb", "a2dwb_naive", "sinkhorn"])
@@ -160,7 +163,7 @@ def test_saved_and_restored_goes_on_as_if_nothing_had_been(tmp_path, method):
 def test_samples_depend_on_seed_node_and_activation_only():
     problem = small_problem(6)
     graph = as_network("cycle", 6)
-    algorithm = build_algorithm("a2dwb", problem, graph, step=None, batch=3, staleness=0)
+    algorithm = algorithm_for(problem, graph, batch=3)
     lam = np.zeros((6, 11))
     nodes, activations, steps = np.arange(6), np.full(6, 4), np.arange(6)
     together = algorithm.gradients.at(lam, nodes, activations, steps)
@@ -172,38 +175,53 @@ def test_samples_depend_on_seed_node_and_activation_only():
 
 
 @pytest.mark.parametrize("method", ["a2dwb", "sinkhorn"])
-@pytest.mark.parametrize("width", [11, 70])
-def test_complete_network_by_bytes(method, width, monkeypatch):
-    """The short way for complete networks is taken, for narrow and wide messages, and gives the same bits."""
-    taken = []
-    look = CompleteLook.look
-    monkeypatch.setattr(CompleteLook, "look", lambda *a: taken.append(look(*a)) or taken[-1])
-    problem, graph = small_problem(21, points=width), as_network("complete", 21)
+@pytest.mark.parametrize("points", [11, 70])
+def test_narrow_and_wide_messages(method, points):
+    problem, graph = small_problem(21, points=points), as_network("complete", 21)
     options = {"delays": DELAYS["the paper's"], "schedule": Windowed(), "faults": fault_table((), graph), "seed": 2}
     batched = simulation(problem, graph, options, method)
     batched.run(4.3)
-    assert sum(ages is not None for ages in taken) > 10
-    algorithm = build_algorithm(method, problem, graph, step=None, batch=2, staleness=0)
+    algorithm = algorithm_for(problem, graph, method)
     assert_same(one_at_a_time.run(algorithm, graph, duration=4.3, **options)[0], batched.state)
 
 
 @pytest.mark.parametrize("network", ["complete", "cycle", "star"])
 def test_a_round_brings_everybody_the_sum_of_its_neighbours(network):
     graph = as_network(network, 9)
-    mail = Mail(graph, 4, DELAYS["constant"], fault_table((), graph), 0)
+    delivery = Delivery(graph, 4, DELAYS["constant"], fault_table((), graph), 0)
     messages = np.random.default_rng(0).random((9, 4))
     expected = [sum(messages[j] for j in graph.neighbours[a:b]) for a, b in pairwise(graph.offsets)]
-    np.testing.assert_allclose(mail.exchange(messages), expected, rtol=1e-14)
+    np.testing.assert_allclose(delivery.exchange(messages), expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("absent", [(), (0, 5)])
 @pytest.mark.parametrize("network", ["complete", "cycle"])
-def test_consensus_is_taken_over_the_edges_between_those_who_are_there(network, absent):
+def test_the_figures_of_a_record_are_those_of_the_members(network, absent):
+    """By the plainest formulas: nodes that take no part count nowhere."""
     problem, graph = small_problem(8), as_network(network, 8)
-    recorder = Recorder(problem, graph, None, False)
+    reference = Reference(np.full(11, 1 / 11), -0.3)
+    recorder = Recorder(problem, graph, reference=reference)
     lam = np.random.default_rng(1).normal(size=(8, 11))
+    values, p = problem.oracle.value_and_gradient(lam)
     here = np.isin(np.arange(8), absent, invert=True)
-    recorder.record(0.0, lam, 0, 0, 0, here)
-    p = recorder.oracle.value_and_gradient(lam)[1]
-    expected = sum(((p[i] - p[j]) ** 2).sum() for i, j in graph.edges if here[i] and here[j])
-    assert recorder.history["consensus"][0] == pytest.approx(expected, rel=1e-12)
+    record = recorder.record(
+        2.0, View(lam, values, p, np.zeros(8)), here, 5, Traffic(7, 11), lambda: NodeDetails(np.array([]), None)
+    )
+    members = np.flatnonzero(here)
+    mean, total = p[members].mean(axis=0), lam[members].mean(axis=0)
+    expected = {
+        "time": 2.0,
+        "dual_objective": values[members].mean(),
+        "consensus": np.mean([np.abs(p[i] - mean).sum() for i in members]),
+        "consensus_distance": sum(((p[i] - p[j]) ** 2).sum() for i, j in graph.edges if here[i] and here[j]),
+        "feasibility": np.abs(total - total.mean()).max(),
+        "tv": np.mean([0.5 * np.abs(p[i] - 1 / 11).sum() for i in members]),
+        "dual_error": values[members].mean() + 0.3,
+        "activations": 5,
+        "messages": 7,
+        "bytes": 11,
+    }
+    assert list(record.figures) == list(expected)
+    assert dict(record.figures) == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(record.weights, mean)
+    assert (record.step, record.time, record.size) == (5, 2.0, 8)

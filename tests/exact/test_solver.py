@@ -182,12 +182,12 @@ def test_callback_sees_progress_and_can_stop(rng):
 
     def watch(state):
         seen.append(state)
-        return state.iteration == 4
+        return state.step == 4
 
     result = bm.barycenter(clouds, support, reg=0.05, tol=0, callback=watch)
     assert result.status is bm.Status.STOPPED
     assert not result.success
-    assert [s.iteration for s in seen] == [1, 2, 3, 4]
+    assert [s.step for s in seen] == [1, 2, 3, 4]
     np.testing.assert_array_equal(seen[-1].weights, result.weights)
     assert len(result.history) == result.iterations == 4
 
@@ -204,7 +204,7 @@ def test_interrupt_keeps_the_result_and_continuing_finishes_it(rng):
     clouds, support = three_clouds(rng)
 
     def interrupt(state):
-        if state.iteration == 5:
+        if state.step == 5:
             os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)

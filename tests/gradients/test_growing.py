@@ -11,9 +11,10 @@ from scipy import stats
 import barymesh as bm
 from barymesh.core.sampled import draw
 from barymesh.errors import OptionError
+from barymesh.gradients import growing
 from barymesh.gradients.growing import GrowingOracle
 from barymesh.gradients.sampled import SampledOracle
-from barymesh.oracle import build_oracle, growing
+from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
 

@@ -181,12 +181,16 @@ class Support:
         steps = extent / np.maximum(counts - 1, 1)
         return float(steps[extent > 0].max(initial=0.0)) or 1.0
 
+    @property
+    def box(self) -> str:
+        """The box around the points in words, such as "[0, 2] x [0, 1]"."""
+        ends = zip(self.points.min(axis=0), self.points.max(axis=0), strict=True)
+        return " x ".join(f"[{low:g}, {high:g}]" for low, high in ends)
+
     def __repr__(self) -> str:
         if self.grid is None:
             return f"Support({self.size} points in {self.dimension} dimensions)"
-        sides = " x ".join(map(str, self.grid.shape))
-        spans = " x ".join(f"[{low:g}, {high:g}]" for low, high in zip(self.grid.lower, self.grid.upper, strict=True))
-        return f"Support({sides} grid on {spans})"
+        return f"Support({' x '.join(map(str, self.grid.shape))} grid on {self.box})"
 
 
 def as_support(given: Any) -> Support:

@@ -1,4 +1,4 @@
-"""Figures of results. Made without pyplot, so that they touch nobody's plotting state."""
+"""Figures of results. They are made without pyplot, so that they do not change its state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def axis_name(support: Support, axis: int, default: str) -> str:
 
 
 def curve_scale(support: Support) -> tuple[float, str]:
-    """What to multiply weights on the line with, and what that is called."""
+    """The factor by which weights on the line are multiplied, and the name of the product."""
     if support.grid is not None and support.size > 1:
         return 1 / float(support.points[1, 0] - support.points[0, 0]), "density"
     return 1.0, "weight"
@@ -72,7 +72,7 @@ def draw_picture(axes: Axes, result: Result) -> None:
 
 
 def picture_options(grid: Grid) -> dict[str, Any]:
-    """How ``imshow`` draws an array over the grid's first two axes: the middle of every pixel is where its point is."""
+    """Options of ``imshow`` for an array over the first two axes of a grid: the centre of a pixel is its point."""
     steps = [
         (high - low) / (n - 1) if n > 1 else 0.0
         for low, high, n in zip(grid.lower[:2], grid.upper[:2], grid.shape[:2], strict=True)
@@ -117,8 +117,8 @@ def _projections(result: Result) -> Figure:
 
 
 def plot_history(history: History) -> Figure:
-    """Every column against the first; falling positive ones on a logarithmic scale. For a run on a network, the columns
-    that tell how far it has come."""
+    """Every column against the first; positive ones on a logarithmic scale. For a run on a network, the columns that
+    show its progress."""
     if is_of_network(history):
         return plot_runs({"": history})
     names = list(history.columns)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import barymesh as bm
-from barymesh.decentralized.algorithm import Batch
+from barymesh.decentralized.algorithm import Batch, Nodes
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.gradients.plain import Gradients
 from barymesh.network import as_network
-from barymesh.problem import Problem
 
 NODES, POINTS, REG = 200, 3, 0.5
 
@@ -18,8 +16,8 @@ NODES, POINTS, REG = 200, 3, 0.5
 class Summed:
     """An inbox whose sums are known."""
 
-    def __init__(self, totals, heard):
-        self.sum = lambda: (totals, heard)
+    def __init__(self, totals, received):
+        self.sum = lambda: (totals, received)
 
 
 class NoisySoftmax(Gradients):
@@ -28,8 +26,8 @@ class NoisySoftmax(Gradients):
     def __init__(self, costs):
         self.costs = costs
 
-    def at(self, lam, nodes, activations, steps):
-        exponent = (lam - self.costs[nodes]) / REG
+    def at(self, lam, rows, activations, steps):
+        exponent = (lam - self.costs[rows]) / REG
         terms = np.exp(exponent - exponent.max(axis=1, keepdims=True))
         noise = np.random.default_rng(int(activations[0])).normal(size=lam.shape)
         return terms / terms.sum(axis=1, keepdims=True) + 0.1 * (noise - noise.mean(axis=1, keepdims=True))
@@ -50,25 +48,24 @@ def both(windows, step, naive, real=np.longdouble):
     window, in the order of their numbers, on the messages of the window before."""
     rng = np.random.default_rng(0)
     costs = rng.random((NODES, POINTS))
-    network = as_network("cycle", NODES)
-    problem = Problem.create([bm.Empirical([[float(k)]]) for k in range(NODES)], np.arange(3.0), reg=REG)
-    algorithm = A2DWB(problem, network, NoisySoftmax(costs), step, naive)
+    nodes = Nodes.all_of(as_network("cycle", NODES), np.full(NODES, 1 / NODES))
+    algorithm = A2DWB(POINTS, nodes, NoisySoftmax(costs), step, naive)
     state = algorithm.start()
     sent = algorithm.first_messages(state)
-    nodes, heard = np.arange(NODES), np.full(NODES, 2)
+    rows, received = np.arange(NODES), np.full(NODES, 2)
 
     oracle = NoisySoftmax(costs.astype(real))
     u, v = np.zeros((NODES, POINTS), real), np.zeros((NODES, POINTS), real)
     theta = thetas(windows * NODES).astype(real)
-    before = oracle.at(u, nodes, np.zeros(NODES), None)
+    before = oracle.at(u, rows, np.zeros(NODES), None)
     own = np.full(NODES, theta[1])
     for window in range(windows):
-        steps = window * NODES + nodes
-        inbox = Summed(np.roll(sent, 1, axis=0) + np.roll(sent, -1, axis=0), heard)
-        sent = algorithm.activate(state, Batch(nodes, np.full(NODES, window), steps), inbox)
+        steps = window * NODES + rows
+        inbox = Summed(np.roll(sent, 1, axis=0) + np.roll(sent, -1, axis=0), received)
+        sent = algorithm.activate(state, Batch(rows, np.full(NODES, window), steps), inbox)
         now = theta[steps + 1][:, None]
         used = own[:, None] if naive else now
-        g = oracle.at(u + used**2 * v, nodes, np.full(NODES, window + 1), None)
+        g = oracle.at(u + used**2 * v, rows, np.full(NODES, window + 1), None)
         delta = real(step) / (NODES * now) * (2 * g - np.roll(before, 1, axis=0) - np.roll(before, -1, axis=0))
         u, v = u - delta, v + (1 - NODES * now) / now**2 * delta
         before, own = g, now[:, 0]

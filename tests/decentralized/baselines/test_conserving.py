@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.decentralized.algorithm import Batch
+from barymesh.decentralized.algorithm import Batch, Nodes
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.decentralized.baselines.conserving import PATIENCE, ConservingA2DWB
 from barymesh.decentralized.build import smoothness
 from barymesh.engines.recorder import Recorder
-from barymesh.engines.simulate import exact_reference
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.errors import NetworkError, OptionError
+from barymesh.exact.reference import exact_reference
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.metrics import total_variation
 from barymesh.network import Network, as_network
@@ -55,13 +55,14 @@ def gradients(problem, batch):
 
 def build(problem, network, batch="exact", factor=1.0, kind=ConservingA2DWB, **options):
     """The algorithm with ``factor`` times the step 1/L."""
-    return kind(problem, network, gradients(problem, batch), factor / smoothness(problem, network), **options)
+    nodes, step = Nodes.all_of(network, problem.weights), factor / smoothness(problem, network)
+    return kind(problem.support.size, nodes, gradients(problem, batch), step, **options)
 
 
 def simulation(algorithm, problem, network, *, faults=(), record_every=1e6, reference=None, seed=0, **options):
     return AsynchronousSimulation(
-        algorithm, network, Recorder(problem, network, reference, False), faults=fault_table(faults, network),
-        seed=seed, record_every=record_every, **{"delays": Categorical(), "schedule": Windowed(), **options},
+        algorithm, Recorder(problem, network, reference=reference), faults=fault_table(faults, network), seed=seed,
+        record_every=record_every, until=1e3, **{"delays": Categorical(), "schedule": Windowed(), **options},
     )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ class Summed:
 
 
 class TestRecursion:
-    """200 nodes on a cycle, who all act once in every window, in the order of their numbers, on the messages of the
+    """200 nodes on a cycle, which all act once in every window, in the order of their numbers, on the messages of the
     window before."""
 
     size, points, reg = 200, 3, 0.5
@@ -89,8 +90,8 @@ class TestRecursion:
         def __init__(self, costs, reg):
             self.costs, self.reg = costs, reg
 
-        def at(self, lam, nodes, activations, steps):
-            exponent = (lam - self.costs[nodes]) / self.reg
+        def at(self, lam, rows, activations, steps):
+            exponent = (lam - self.costs[rows]) / self.reg
             terms = np.exp(exponent - exponent.max(axis=1, keepdims=True))
             noise = np.random.default_rng(int(activations[0])).normal(size=lam.shape)
             return terms / terms.sum(axis=1, keepdims=True) + 0.1 * (noise - noise.mean(axis=1, keepdims=True))
@@ -109,21 +110,21 @@ class TestRecursion:
 
         size, real = self.size, np.longdouble
         costs = np.random.default_rng(0).random((size, self.points))
-        problem = Problem.create([bm.Empirical([[float(k)]]) for k in range(size)], np.arange(3.0), reg=self.reg)
         oracle = self.NoisySoftmax(costs, self.reg)
-        algorithm = ConservingA2DWB(problem, as_network("cycle", size), oracle, step, full_steps)
+        nodes = Nodes.all_of(as_network("cycle", size), np.full(size, 1 / size))
+        algorithm = ConservingA2DWB(self.points, nodes, oracle, step, full_steps)
         state = algorithm.start()
         sent = algorithm.first_messages(state)
 
         oracle = self.NoisySoftmax(costs.astype(real), self.reg)
         u, v = np.zeros((2, size, self.points), real)
-        theta, nodes = self.thetas(windows * size), np.arange(size)
+        theta, rows = self.thetas(windows * size), np.arange(size)
         for window in range(windows):
-            steps = window * size + nodes
-            sent = algorithm.activate(state, Batch(nodes, np.full(size, window), steps), Summed(around(sent)))
+            steps = window * size + rows
+            sent = algorithm.activate(state, Batch(rows, np.full(size, window), steps), Summed(around(sent)))
             now = theta[steps + 1][:, None]
             omega = 2 * (u + now**2 * v) - around(u) - now**2 * around(v)
-            g = oracle.at(omega, nodes, np.full(size, window + 1), None)
+            g = oracle.at(omega, rows, np.full(size, window + 1), None)
             gamma = real(step) / np.sqrt(1 + steps[:, None] / real(size * full_steps))
             delta = gamma / (size * now) * (g - 1 / real(self.points))
             u, v = u - delta, v + (1 - size * now) / now**2 * delta
@@ -152,8 +153,8 @@ def test_the_duals_are_feasible_at_any_time_whatever_happens(faults):
     )
     largest = []
 
-    def check(now):
-        duals = now.duals()
+    def check(_):
+        duals = run.view().duals
         largest.append(np.abs(duals).max())
         # zero itself, not only up to a constant
         assert np.abs(problem.weights @ duals).max() <= 1e-14 * max(1.0, largest[-1])
@@ -193,11 +194,11 @@ def test_batched_is_one_at_a_time(size, network, delays, schedule, faults, batch
     # in two parts, so that slabs are cut in odd places
     batched.run(1.37)
     batched.run(3.1)
-    state, messages = one_at_a_time.run(
+    state, traffic = one_at_a_time.run(
         build(problem, graph, batch), graph, duration=3.1, faults=fault_table(FAULTS[faults], graph), **options
     )
     assert_same(state, batched.state)
-    assert batched.messages == messages
+    assert batched.traffic == traffic
 
 
 def test_saved_and_restored_goes_on_as_if_nothing_had_been(tmp_path):
@@ -219,9 +220,9 @@ def test_without_memory_a_node_starts_where_its_neighbours_are():
     """And not at zero, from where it would have the whole way to go again."""
 
     class FromZero(ConservingA2DWB):
-        def reset(self, state, node):
-            super().reset(state, node)
-            state.waiting[node] = 0
+        def reset(self, state, row):
+            super().reset(state, row)
+            state.waiting[row] = 0
 
     problem = small_problem(6)
     network, reference = as_network("complete", 6), exact_reference(problem)
@@ -332,7 +333,7 @@ def test_weights_of_the_nodes_are_kept():
     problem, network = small_problem(5, weights), as_network("cycle", 5)
     run = simulation(build(problem, network), problem, network)
     run.run(200.0)
-    estimates = run.recorder.oracle.value_and_gradient(run.duals())[1]
+    estimates = run.view().estimates
     true, uniform = (exact_reference(small_problem(5, chosen)).weights for chosen in (weights, None))
     assert total_variation(estimates, true) < 0.02
     assert total_variation(uniform, true) > 0.1

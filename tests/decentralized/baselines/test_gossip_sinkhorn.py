@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.baselines.gossip_sinkhorn import TOLERANCE, GossipSinkhorn, agreeing_rounds
 from barymesh.engines.recorder import Recorder
-from barymesh.engines.simulate import exact_reference
 from barymesh.engines.simulation import SynchronousSimulation
 from barymesh.errors import NetworkError, OptionError
+from barymesh.exact.reference import exact_reference
 from barymesh.gradients.logarithmic import ExactLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients
 from barymesh.metrics import feasibility_residual, total_variation
@@ -31,7 +32,8 @@ def a_problem(weights=None, std=0.3, reg=0.2):
 
 
 def gossip(problem, network, rounds_per_phase=None, log_gradients=None):
-    return GossipSinkhorn(problem, network, log_gradients or ExactLogGradients(problem), rounds_per_phase)
+    nodes = Nodes.all_of(network, problem.weights)
+    return GossipSinkhorn(nodes, log_gradients or ExactLogGradients(problem), rounds_per_phase)
 
 
 def played(method, network, rounds, state=None):
@@ -47,7 +49,7 @@ def played(method, network, rounds, state=None):
 def tv_after(problem, network, rounds_per_phase, phases):
     method = gossip(problem, network, rounds_per_phase)
     duals = method.duals(played(method, network, phases * rounds_per_phase), 0)
-    p = np.exp(method.log_gradients.oracle.value_and_log_gradient(duals)[1])
+    p = problem.oracle.value_and_gradient(duals)[1]
     return total_variation(p, exact_reference(problem).weights)
 
 
@@ -62,20 +64,24 @@ def averaging_matrix(network, rounds_per_phase):
 
 def simulation(method, network, problem, faults=(), record_every=1e6, delays=None):
     return SynchronousSimulation(
-        method, network, Recorder(problem, network, None, False), delays=delays or Constant(1.0),
-        faults=fault_table(faults, network), seed=3, record_every=record_every,
+        method, Recorder(problem, network), delays=delays or Constant(1.0), faults=fault_table(faults, network),
+        seed=3, record_every=record_every, until=1e3,
     )  # fmt: skip
 
 
 class Counting(LogGradients):
-    """Notes what it was asked."""
+    """Keeps a list of its calls."""
 
     def __init__(self, problem):
-        self.exact, self.asked = ExactLogGradients(problem), []
+        super().__init__(problem)
+        self.exact, self.calls = ExactLogGradients(problem), []
 
-    def at(self, x, nodes, numbers):
-        self.asked.append((nodes.tolist(), numbers.tolist()))
-        return self.exact.at(x, nodes, numbers)
+    def at(self, x, measures, drawn):
+        self.calls.append((measures.tolist(), drawn.tolist()))
+        return self.exact.at(x, measures, drawn)
+
+    def known_atoms(self, measures, drawn):
+        return self.exact.known_atoms(measures, drawn)
 
 
 def test_exact_log_gradients_are_those_of_the_oracle(rng):
@@ -109,13 +115,13 @@ def test_on_a_complete_graph_it_is_sinkhorn(weights, rounds_per_phase):
     method = gossip(problem, network, rounds_per_phase)
     state, x = method.start(), np.zeros((8, 12))
     for _ in range(60):
-        log_p = method.log_gradients.oracle.evaluate(x)[1]
+        log_p = problem.oracle.evaluate(x)[1]
         x = x + problem.weights @ log_p - log_p
         state = played(method, network, rounds_per_phase, state)
         # up to a constant, which p does not see
         np.testing.assert_allclose(state.x, x - x.mean(axis=1, keepdims=True), atol=1e-9)
     true = bm.barycenter(problem.measures, SUPPORT, reg=0.2, weights=weights, tol=1e-9)
-    p = np.exp(method.log_gradients.oracle.evaluate(state.x)[1])
+    p = np.exp(problem.oracle.evaluate(state.x)[1])
     np.testing.assert_allclose(p, np.broadcast_to(true.weights, p.shape), atol=1e-6)
 
 
@@ -201,9 +207,9 @@ def test_each_node_asks_its_oracle_once_a_phase():
     method = gossip(problem, network, 5, counting)
     state = played(method, network, 14)
     everybody = list(range(8))
-    assert counting.asked == [(everybody, [phase] * 8) for phase in (0, 1, 2)]
+    assert counting.calls == [(everybody, [phase] * 8) for phase in (0, 1, 2)]
     method.reset(state, 3)
-    assert counting.asked[3:] == [([3], [2])]
+    assert counting.calls[3:] == [([3], [2])]
 
 
 def test_between_phases_the_duals_rest():
@@ -214,7 +220,7 @@ def test_between_phases_the_duals_rest():
     objective = run.recorder.history["dual_objective"]
     assert np.flatnonzero(np.diff(objective)).tolist() == [2, 5, 8, 11]
     assert run.activations == 12 * 8
-    assert run.messages == 12 * 2 * 8
+    assert run.traffic.messages == 12 * 2 * 8
 
 
 def test_lost_messages_only_take_time():

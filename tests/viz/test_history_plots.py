@@ -14,7 +14,7 @@ from barymesh.viz.comparison import PALETTE, plot_runs
 TIMES = np.arange(6.0)
 WITH_REFERENCE = [
     "dual objective minus the optimum",
-    "mean L1 distance of the nodes from the barycenter",
+    "consensus (mean L1 distance)",
     "feasibility residual",
     "total variation to the true barycenter",
 ]
@@ -86,12 +86,12 @@ def test_a_reference_that_is_not_a_number_is_as_good_as_none():
 
 
 def test_values_below_the_optimum_are_drawn_and_marked():
-    gap = np.array([2.0, 1.0, 0.1, -0.05, -0.2, -0.3])
-    figure = run(dual_error=gap).plot()
+    dual_error = np.array([2.0, 1.0, 0.1, -0.05, -0.2, -0.3])
+    figure = run(dual_error=dual_error).plot()
     drawn(figure)
     axes = figure.axes[0]
     assert axes.get_yscale() == "symlog"
-    np.testing.assert_array_equal(lines(axes)[0].get_ydata(), gap)
+    np.testing.assert_array_equal(lines(axes)[0].get_ydata(), dual_error)
     low, high = axes.get_ylim()
     assert low < -0.3
     assert high > 2.0
@@ -117,8 +117,8 @@ def test_a_run_that_stays_feasible_is_a_line_at_rounding(rounding):
 
 
 @pytest.mark.parametrize("dual_error", [np.zeros(6), -np.ones(6), np.array([1.0, 0, 0, 0, 0, 0])])
-def test_strange_gaps_are_drawn(gap):
-    drawn(run(dual_error=gap).plot())
+def test_strange_dual_errors_are_drawn(dual_error):
+    drawn(run(dual_error=dual_error).plot())
 
 
 def test_a_run_of_one_record_is_a_dot():

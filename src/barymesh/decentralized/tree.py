@@ -210,7 +210,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             left = state.moved[row] + header[kernels.ERROR] + answer.remaining
             known = header[kernels.CHECK] == 0 and state.whole[row] > 0
             state.residual[row] = self._remaining(state, row, float(left)) if known else UNKNOWN_ERROR
-            if self.tol > 0 and state.residual[row] <= self.tol:
+            # nodes that have stopped do not follow this move any more
+            if self.tol > 0 and state.residual[row] + answer.moved <= self.tol:
                 state.done[row] = state.checkpoint[row] + 1.0
             state.loop[row] = beat - state.checkpoint[row]
             state.checkpoint[row], state.moved[row] = beat, 0.0

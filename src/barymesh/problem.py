@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh import option_readers as read
 from barymesh.checks import as_floats, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
@@ -34,6 +33,7 @@ from barymesh.measures import (
     discretise,
 )
 from barymesh.measures.lazy import Lazy
+from barymesh.options import readers as read
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from barymesh.oracle.base import Oracle
 
 Floats = NDArray[np.float64]
-PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
 # masses below this are left out in that precision: they would underflow, and all together are below its rounding
 NEGLIGIBLE = {"float64": 0.0, "float32": 1e-30}
 # of a measure that is not discrete, to see how much of it the support reaches
@@ -122,7 +121,7 @@ class Problem:
         """
         number = read.regularisation("reg", reg)
         samples, seed = read.count("samples", samples), read.whole("seed", seed)
-        precision = read.one_of(*PRECISIONS)("precision", precision)
+        precision = read.one_of(*read.PRECISIONS)("precision", precision)
         moving = Cost(cost)
         wanted = None if support is None else read.support("support", support)
         given = wanted if isinstance(wanted, Support) else None
@@ -249,7 +248,7 @@ class Problem:
     @cached_property
     def oracle(self) -> Oracle:
         """Values and gradients of every measure's dual function, in the problem's precision."""
-        return self._oracle(PRECISIONS[self.precision])
+        return self._oracle(read.PRECISIONS[self.precision])
 
     @cached_property
     def float64_oracle(self) -> Oracle:

@@ -309,7 +309,7 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
     folder = writable_folder(base / config.output)
     start = Result.load(folder / RESULT) if config.resume else None
     support, measures = _inputs(config, base)
-    with LiveFile(folder, "sinkhorn", config.max_iter) as live:
+    with LiveFile(folder, "sinkhorn", config.max_iter) as live, _plain_warnings() as said:
         result = compute(
             measures,
             support,
@@ -322,8 +322,9 @@ def _run(config: RunConfig, base: Path, as_json: bool, quiet: bool) -> int:
         )
         files = write_outputs(result, folder)
     if as_json:
-        typer.echo(json.dumps({**result.summary(), "files": files}, indent=2))
+        typer.echo(json.dumps({**result.summary(), "warnings": said, "files": files}, indent=2))
     else:
+        _warn(said)
         print_result(result, files)
     return _code(result)
 

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import logging
 import time
+import warnings
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from barymesh.checks import real_number
 from barymesh.decentralized import WITHOUT_STEP
 from barymesh.engines.host import Host, local_algorithm
 from barymesh.engines.runtime import Ending, Pace, Runtime, Snapshot
-from barymesh.errors import BarymeshError, FileError, NetworkError, WeightError
+from barymesh.errors import AccuracyWarning, BarymeshError, FileError, NetworkError, WeightError
 from barymesh.io.files import read_measure
 from barymesh.io.slot_file import SlotFile
 from barymesh.peers.network_file import Kit
@@ -44,6 +45,8 @@ _log = logging.getLogger(__name__)
 STATE, RESULT = "state", "result.npz"
 # a node that has not acted for so many seconds, beyond its interval, is not well
 _STUCK = 30.0
+# a support that misses more of a measure's mass than this is not one for these data
+_MOST_OUTSIDE = 0.5
 # seconds to wait for a neighbour's door to open, in a check
 _KNOCK = 3.0
 
@@ -217,12 +220,12 @@ async def check(
     found.append(Finding("key", True, f"{kit.keys.fingerprint}, private, and the one in the network file"))
     try:
         measure = read_measure(data, **reading)
+        _require_usable(weight, network.method)
+        fit = _fit(kit, measure, weight)
         if promise is not None:
             # made and thrown away: nobody sees it
-            measure, _ = released(kit, measure, promise)
-        _require_usable(weight, network.method)
-        problem = local_problem(kit, measure, weight)
-        found.append(Finding("data", True, f"{problem.atoms[0].weights.size} points, fit {problem.support!r}"))
+            local_problem(kit, released(kit, measure, promise)[0], weight)
+        found.append(fit)
     except BarymeshError as error:
         found.append(Finding("data", False, str(error)))
     found.append(_clock(network.began))
@@ -235,6 +238,17 @@ async def check(
             found.append(Finding("status", False, str(error)))
     found += await asyncio.gather(*(_knock(one) for one in neighbours(kit)))
     return found
+
+
+def _fit(kit: Kit, measure: Any, weight: float) -> Finding:
+    """Whether the measure fits the support of the network, and lies where that is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AccuracyWarning)
+        problem = local_problem(kit, measure, weight)
+    sentences = [str(one.message) for one in caught if issubclass(one.category, AccuracyWarning)]
+    size, fits = problem.atoms[0].weights.size, problem.share_outside() <= _MOST_OUTSIDE
+    text = f"{size} points, {'fit' if fits else 'do not fit'} {problem.support!r}"
+    return Finding("data", fits, ". ".join([text, *sentences]))
 
 
 def _require_usable(weight: float, method: str) -> None:

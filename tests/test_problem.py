@@ -579,6 +579,16 @@ def test_a_relative_reg_is_judged_by_what_it_amounts_to():
     warnings_about([], PAIR, LINE, reg=0.1, relative_reg=True)
 
 
+def test_measures_on_the_points_of_the_support_have_nothing_between_them(rng):
+    """Images on their own pixels are an exact problem at any reg."""
+    masses = rng.random((2, 9))
+    points = rng.normal(size=(9, 2))
+    warnings_about([], masses.reshape(2, 3, 3), reg=1e-3)
+    warnings_about([], masses, points, reg=1e-3)
+    warnings_about([], [bm.Empirical(points, m) for m in masses], reg=1e-3)
+    warnings_about(["spacing"], masses.reshape(2, 3, 3), bm.Support.regular((4, 4)), reg=1e-3)
+
+
 def test_other_costs_have_no_such_width(rng):
     warnings_about([], PAIR, LINE, reg=0.01, cost="euclidean")
     warnings_about([], rng.random((2, 3)), reg=0.01, cost=rng.random((4, 3)))

@@ -181,7 +181,9 @@ class Problem:
         """Warn if the support is too coarse for reg, or misses much of the measures' mass."""
         if self.cost.matrix_given is not None:
             return
-        if self.cost.squared and spacing_too_wide(self.support, self.reg):
+        # measures on the very points of the support have nothing between them that could be missed
+        between = not all(_lives_on(self.support, measure) for measure in self.measures)
+        if between and self.cost.squared and spacing_too_wide(self.support, self.reg):
             warn(
                 f"The spacing of the support, {self.support.spacing:.2g}, exceeds sqrt(reg) = {np.sqrt(self.reg):.2g}, "
                 "so that mass collects on single points. Use a finer support, or a larger reg, from "
@@ -320,6 +322,15 @@ class Problem:
     def work(self) -> Work:
         """What an iteration of the exact solver takes; as text, with what can be done about it."""
         return work(self.atoms, self.support, self.cost)
+
+
+def _lives_on(support: Support, measure: Measure) -> bool:
+    """Whether the measure is given by masses on the points of the support."""
+    if isinstance(measure, Image):
+        return measure.grid == support.grid
+    if not isinstance(measure, Histogram | Empirical):
+        return False
+    return measure.points is None or np.array_equal(measure.points, support.points)
 
 
 def _exact(measures: list[Measure]) -> list[Measure]:

@@ -203,6 +203,14 @@ class Problem:
         """The same for other measures, and weights that need not sum to 1."""
         return replace(self, measures=measures, weights=weights / weights.sum())
 
+    def part(self, numbers: NDArray[np.integer[Any]], weights: Floats, atoms: list[Atoms] | None = None) -> Problem:
+        """The problem of the measures with these ``numbers (k,)`` and ``weights (k,)``, which need not sum to 1. They
+        keep the atoms they have here, unless others are given."""
+        part = self.with_measures([self.measures[k] for k in numbers], weights)
+        # samples would be drawn anew otherwise, as if the measures had other places in the list
+        part.__dict__["atoms"] = [self.atoms[k] for k in numbers] if atoms is None else atoms
+        return part
+
     def also(self, more: Any) -> Problem:
         """The same with further measures, each as heavy as the average."""
         if not more:

@@ -164,7 +164,10 @@ def contest_ours(task: Task, patience: float) -> dict[str, Any]:
     solve = partial(bm.barycenter, task.histograms, task.points, reg=task.reg, progress=False)
     solve(tol=0, max_iter=3)  # compiles
     path: list[tuple[float, float]] = []
-    solve(tol=TOLERANCES[-1], callback=lambda state: path.append((state.error, task.error(state.weights))))
+    solve(
+        tol=TOLERANCES[-1],
+        callback=lambda record: path.append((record.figures["consensus"], task.error(record.weights))),
+    )
     # where a run to each tolerance would have stopped, and how far it was then
     ends = {tol: next((l1 for error, l1 in path if error <= tol), path[-1][1]) for tol in TOLERANCES}
     tol = next((tol for tol, l1 in ends.items() if l1 <= ACCURACY), None)

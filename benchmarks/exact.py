@@ -18,10 +18,11 @@ import numpy as np
 
 import barymesh as bm
 from barymesh.errors import NumericalError
-from barymesh.exact import State
+from barymesh.exact import Iteration
 from barymesh.exact.solver import Solution, solve
 from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
+from barymesh.record import Record
 from barymesh.status import Status
 from benchmarks import images
 from benchmarks.cases import SolverCase
@@ -112,8 +113,8 @@ def plain_iterations(histograms: Floats, points: Floats, reference: Floats) -> t
     """How many iterations without acceleration are accurate enough, and by how much the last ones shrink the error."""
     errors: list[float] = []
 
-    def accurate(state: State) -> bool:
-        errors.append(float(np.abs(state.weights - reference).sum()))
+    def accurate(now: Iteration) -> bool:
+        errors.append(float(np.abs(now.weights - reference).sum()))
         return errors[-1] <= ACCURACY
 
     _solution(histograms, points, tol=0, depth=0, callback=accurate)
@@ -208,8 +209,8 @@ def steep(count: int, side: int) -> list[Row]:
 def _iteration(pictures: Any, reg: float) -> float:
     marks: list[tuple[int, float]] = []
 
-    def mark(state: State) -> None:
-        marks.append((state.iteration, time.perf_counter()))
+    def mark(record: Record) -> None:
+        marks.append((record.step, time.perf_counter()))
 
     bm.barycenter(pictures, reg=reg, tol=0, max_iter=40, callback=mark, progress=False)
     # every evaluation of the oracle counts as an iteration, rejected steps too

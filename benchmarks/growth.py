@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.engines.simulation import Simulation
+from barymesh.engines.simulate import simulate
 from barymesh.errors import NumericalError
+from barymesh.exact.reference import exact_reference
 from barymesh.network.random_generators import random_regular
 from barymesh.network.topology import Network
-from barymesh.simulate import Options, exact_reference, simulate
+from barymesh.options import RunOptions
+from barymesh.record import Record
 from benchmarks.network import HOP, height
 from benchmarks.parts import Part, Row, Table
 from benchmarks.problems import gaussians
@@ -73,11 +75,11 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
 def case(size: int, degree: int, seed: int) -> Row:
     """One run until LEVEL."""
     problem, network = gaussians(size, seed, ORDER), random_regular(size, degree=degree, seed=seed)
-    options = Options(
+    options = RunOptions(
         method="sinkhorn", batch="exact", duration=PATIENCE, record_every=RECORD_EVERY, tol=0.0,
-        reference=exact_reference(problem),
+        reference=exact_reference(problem), callback=close_enough,
     )  # fmt: skip
-    history = simulate(problem, network, options, callback=close_enough).history
+    history = simulate(problem, network, options).history
     if history["tv"][-1] > LEVEL:
         raise NumericalError(
             f"{size} nodes of degree {degree} (seed {seed}) did not come within {LEVEL} in {PATIENCE} s."
@@ -92,9 +94,9 @@ def case(size: int, degree: int, seed: int) -> Row:
     }
 
 
-def close_enough(simulation: Simulation[Any]) -> bool:
-    """Whether the last record is within LEVEL."""
-    return bool(simulation.recorder.history["tv"][-1] <= LEVEL)
+def close_enough(record: Record) -> bool:
+    """Whether the record is within LEVEL."""
+    return record.figures["tv"] <= LEVEL
 
 
 def diameter(network: Network) -> int:

@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from barymesh.decentralized import WITHOUT_STEP
 from barymesh.decentralized.build import choose_step
-from barymesh.engines.recorder import Reference
+from barymesh.engines.simulate import simulate
 from barymesh.errors import BarymeshError, DriftWarning
+from barymesh.exact.reference import Reference, exact_reference
+from barymesh.method_names import WITHOUT_STEP
 from barymesh.network import as_network
 from barymesh.network.topology import Network, adjacency
+from barymesh.options import RunOptions
 from barymesh.problem import Problem
 from barymesh.result import Result
-from barymesh.simulate import Options, exact_reference, simulate
 from benchmarks.parts import Part, Row, Table
 from benchmarks.problems import gaussians
 from benchmarks.tables import NEVER
@@ -80,7 +81,6 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
         "The same Gaussians, known to the nodes only by samples: 100 more at every activation.",
         targets(SAMPLED, gaussians, 1, say, batch=100, record_every=1.0),
     )
-    yield frugality_table(200, say)
     yield rivals_table(("erdos_renyi", "star"), 100, 100, STEPS, say, curves)
     yield Table(
         "Large diameters",
@@ -91,18 +91,12 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
 
 def quick_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
     yield gaussian_table([(100, network, 60, target) for _, network, _, target in GAUSSIANS[:3]], 1, say)
-    yield frugality_table(50, say)
     yield rivals_table(("erdos_renyi",), 30, 30, (1.0, 16.0), say, curves)
 
 
 def gaussian_table(cases: Sequence[tuple[int, str, float, float]], seeds: int, say: Say) -> Table:
     text = f"Sinkhorn with its defaults: virtual seconds to a total variation; medians of {seeds} seed(s). {FLOOR}"
     return Table("Gaussians", text, targets(cases, gaussians, seeds, say))
-
-
-def frugality_table(size: int, say: Say) -> Table:
-    text = f"What {size} nodes send until then, and with `frugal=True`."
-    return Table("Frugality", text, frugality("erdos_renyi", size, say))
 
 
 def rivals_table(
@@ -147,7 +141,7 @@ def run_method(
 ) -> Result:
     """One run with the options that these benchmarks share."""
     options = {"batch": "exact", "record_every": 0.2, "tol": 1e-9, **more}
-    return simulate(problem, network, Options(method=method, duration=seconds, reference=reference, **options))
+    return simulate(problem, network, RunOptions(method=method, duration=seconds, reference=reference, **options))
 
 
 def targets(
@@ -212,17 +206,6 @@ def large_diameters(say: Say) -> list[Row]:
             {"network": name, "diameter": network.diameter, **times, "limit": limit, "to 0.01 over the limit": over}
         )
         say(f"{name}, m={size}: {over:.2f} times the limit to 0.01")
-    return rows
-
-
-def frugality(name: str, size: int, say: Say) -> list[Row]:
-    """Megabytes to every accuracy, with and without ``frugal``."""
-    problem, network, rows = gaussians(size), as_network(name, size), []
-    reference = exact_reference(problem)
-    for frugal in (False, True):
-        found = reached(run_method(problem, network, "sinkhorn", 60, reference, frugal=frugal))
-        rows.append({"network": name, "frugal": frugal, **found})
-        say(f"{name}, frugal={frugal}: {found['MB to 0.01'] or NEVER:.3g} MB to 0.01")
     return rows
 
 

@@ -20,15 +20,13 @@ import numpy as np
 import zmq
 
 import barymesh as bm
-from barymesh.engines.host import Host, local_algorithm
-from barymesh.engines.runtime import Pace, Runtime
-from barymesh.io.slot_file import SlotFile
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.engines.runtime import Pace, Place, Runtime, hosted_algorithm
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.resources.cores import available_cores, one_thread_each
-from barymesh.transport.admission import Rules
+from barymesh.transport import wire
 from barymesh.transport.keys import KeyPair
-from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
 from benchmarks.parts import Part, Row, Table
 from benchmarks.problems import REG, gaussians
@@ -105,7 +103,7 @@ class Library:
             began = time.perf_counter()
             result = self._run(duration=100.0 * seconds, tol=0.0, record_every=1e9)
             spent = time.perf_counter() - began
-            return result.iterations / spent, result.messages / spent
+            return result.activations / spent, result.messages / spent
         result = self._run(duration=2.0 * seconds, tol=0.0, record_every=0.5)
         times = result.history["time"]
         half = times.size // 2
@@ -194,14 +192,13 @@ async def _run_peers(line: Connection, tol: float, seconds: float, reference: An
         peers = []
         for node in range(NODES):
             own = whole.with_measures([whole.measures[node]], np.ones(1))
-            algorithm = local_algorithm("sinkhorn", own, graph, [node], np.ones(1), tol=tol)
-            host = Host(algorithm, graph, [node], 1, "bench")
+            algorithm = hosted_algorithm("sinkhorn", own, Nodes(graph, np.array([node]), np.ones(1)), tol=tol)
             around = [
                 Neighbour(f"peer {j}", endpoints[j], (int(j),), keys[j].public) for j in graph.neighbours_of(node)
             ]
-            links = Links([node], endpoints[node], around, Rules("bench", *algorithm.bounds()), curve=keys[node])
-            store = SlotFile(Path(folder) / f"{node}.state", len(host.saved()))
-            peers.append(Runtime(host, links, own, Pace(0.0), store))
+            place = Place("bench", endpoints[node], around, keys[node])
+            state_file = Path(folder) / f"{node}.state"
+            peers.append(Runtime(algorithm, own, place, Pace(0.0), state_file=state_file))
         peers[0].warm_up()
         for one in peers:
             await one.links.__aenter__()
@@ -233,7 +230,7 @@ async def _reached(peers: list[Runtime], reference: Any, deadline: float) -> flo
 
 
 def _counts(peers: list[Runtime]) -> tuple[int, int]:
-    received = sum(link.messages for one in peers for link in one.links.status().values())
+    received = sum(link.received_messages for one in peers for link in one.links.status().values())
     return sum(one.host.activations for one in peers), received
 
 
@@ -241,10 +238,9 @@ def _counts(peers: list[Runtime]) -> tuple[int, int]:
 
 
 def _frame_size() -> int:
-    own = problem()
-    algorithm = local_algorithm("sinkhorn", own, as_network(GRAPH, NODES), range(NODES), np.ones(NODES))
-    rules = Rules("bench", *algorithm.bounds())
-    return len(rules.encode(0, 1, 1, np.clip(np.ones(rules.width), rules.lower, rules.upper)))
+    """Bytes of a message with all its numbers."""
+    nodes = Nodes(as_network(GRAPH, NODES), np.arange(NODES), np.ones(NODES))
+    return wire.frame_bytes(hosted_algorithm("sinkhorn", problem(), nodes).width)
 
 
 def echo(size: int, encrypted: bool, seconds: float, window: int = 100) -> float:

@@ -18,15 +18,15 @@ import numpy as np
 
 import barymesh as bm
 from barymesh.cost import Cost
-from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulate import build_simulation
 from barymesh.engines.simulation import Simulation
+from barymesh.gradients.sampled import SampledOracle
 from barymesh.measures import Atoms
 from barymesh.network import as_network
+from barymesh.options import RunOptions
 from barymesh.oracle.atoms import AtomOracle
-from barymesh.gradients.sampled import SampledOracle
 from barymesh.problem import Problem
 from barymesh.scenario.delays import Categorical
-from barymesh.engines.simulate import Options, build_simulation
 from barymesh.support.points import Support
 from benchmarks.contestants import peak_mb
 from benchmarks.parts import Part, Row, Table
@@ -181,8 +181,8 @@ def simulation_of(problem: Problem, topology: str, slowness: float = 1.0) -> Sim
     network = as_network(topology, len(problem.measures))
     delays = Categorical(tuple(slowness * value for value in DELAYS))
     # the step does not change the time, and its default takes an eigenvalue
-    options = Options(method="a2dwb", batch=SAMPLES, record_every=1e9, step=0.001, delays=delays).checked()
-    return build_simulation(problem, network, options, Recorder(problem, network, None, False))
+    options = RunOptions(method="a2dwb", batch=SAMPLES, record_every=1e9, step=0.001, delays=delays)
+    return build_simulation(problem, network, options)
 
 
 def oracle_nodes(problem: Problem) -> int:

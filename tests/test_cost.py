@@ -12,6 +12,7 @@ import barymesh as bm
 from barymesh import cost as cost_module
 from barymesh.cost import Cost
 from barymesh.errors import CostError
+from barymesh.support.points import Support
 
 METRICS = ["sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "canberra", "braycurtis", "cosine"]
 seeds = st.integers(0, 2**32)
@@ -90,7 +91,7 @@ def test_a_function_named_like_a_metric_is_still_a_function(name):
 
     ten.__name__ = name
     assert (Cost(ten).matrix(support, atoms) == 10).all()
-    assert Cost(ten).largest(support, atoms) == 10
+    assert Cost(ten).largest(Support(support), atoms) == 10
 
 
 def test_a_matrix_is_itself():
@@ -184,29 +185,25 @@ def absolute(z, y):
     return cdist(z, y, "cityblock")
 
 
-@given(seed=seeds, d=st.integers(1, 4), spec=st.sampled_from([*METRICS[:-1], absolute]), block=st.integers(1, 50))
-@settings(max_examples=80)
-def test_largest_is_an_upper_bound(seed, d, spec, block):
-    """However many costs are looked at together."""
-    support, atoms = two_clouds(seed, d)
+@given(
+    seed=seeds,
+    d=st.integers(1, 4),
+    spec=st.sampled_from([*METRICS[:-1], absolute]),
+    block=st.integers(1, 50),
+    on_grid=st.booleans(),
+)
+@settings(max_examples=200)
+def test_the_largest_cost_is_exact(seed, d, spec, block, on_grid):
+    """However many costs are looked at together, on grids and on scattered points."""
+    points, atoms = two_clouds(seed, d)
+    support = Support.regular([3] * d, points.min(axis=0), points.max(axis=0) + 0.1) if on_grid else Support(points)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost_module, "LARGEST_BLOCK", block)
-        bound = Cost(spec).largest(support, atoms)
-    top = Cost(spec).matrix(support, atoms).max()
-    assert bound >= top * (1 - 1e-12)
-    if spec not in ("sqeuclidean", "euclidean", "cityblock"):
-        assert bound == pytest.approx(top, rel=1e-12)
+        largest = Cost(spec).largest(support, atoms)
+    assert largest == pytest.approx(Cost(spec).matrix(support.points, atoms).max(), rel=1e-12)
 
 
 @given(seed=seeds, n=st.integers(1, 20), count=st.integers(1, 20))
-def test_largest_is_tight_for_a_matrix(seed, n, count):
+def test_the_largest_cost_of_a_matrix(seed, n, count):
     given_costs = np.random.default_rng(seed).random((n, count)) * 7
-    assert Cost(given_costs).largest(np.zeros((n, 1)), np.zeros((count, 1))) == given_costs.max()
-
-
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
-def test_largest_is_tight_on_boxes(metric):
-    """When the corners are there, the bound is reached."""
-    corners = np.array([[0.0, 0.0], [0.0, 2.0], [3.0, 0.0], [3.0, 2.0]])
-    cost = Cost(metric)
-    assert cost.largest(corners, corners + 1) == pytest.approx(cost.matrix(corners, corners + 1).max())
+    assert Cost(given_costs).largest(Support(np.arange(n)), np.zeros((count, 1))) == given_costs.max()

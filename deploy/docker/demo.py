@@ -1,6 +1,6 @@
-"""The two ends of the demonstration in compose.yaml. ``python demo.py prepare SITES USER`` makes the network, and gives
-each site its kit and data of its own, in SITES/NAME, for that user; ``python demo.py result SITES`` compares what the
-sites have found."""
+"""The first and the last step of the demonstration in compose.yaml. ``python demo.py prepare SITES USER`` makes the
+network, and gives each site its kit and its data, in SITES/NAME, owned by that user; ``python demo.py result SITES``
+compares the results of the sites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUPPORT, REG = "80:-6:6", 0.2
 
 
 def prepare(sites: Path, user: int, nodes: Sequence[NewNode] = NODES) -> None:
-    """Fill the folders of the sites, which exist and are empty; leave them alone if they are filled already."""
+    """Fill the folders of the sites, which exist and are empty. Nothing is changed if they are filled already."""
     if (sites / nodes[0].name / network_file.NETWORK).exists():
         print("The sites have their kits already.")
         return
@@ -33,7 +33,7 @@ def prepare(sites: Path, user: int, nodes: Sequence[NewNode] = NODES) -> None:
         for k, node in enumerate(nodes):
             site = sites / node.name
             for file in (Path(folder) / KITS / node.name).iterdir():
-                # the rights of the secret key come with it
+                # with the permissions of the secret key
                 target = site / file.name
                 target.touch(mode=file.stat().st_mode & 0o777)
                 target.write_bytes(file.read_bytes())
@@ -44,30 +44,30 @@ def prepare(sites: Path, user: int, nodes: Sequence[NewNode] = NODES) -> None:
 
 
 def samples(k: int) -> np.ndarray:
-    """Those of site k: further to the right, and wider, from site to site."""
+    """The samples of site k: further to the right, and wider, from site to site."""
     return np.random.default_rng(k).normal(k - 2, 0.4 + 0.2 * k, 200)
 
 
 def result(sites: Path) -> None:
-    """Print each site's barycenter in numbers, and how far it is from that of all data at one place."""
-    homes = [sites / node.name for node in NODES]
+    """Print mean and spread of each site's barycenter, and its distance to that of all data in one place."""
+    folders = [sites / node.name for node in NODES]
     truth = bm.barycenter(
-        bm.read_measures([home / "data.csv" for home in homes]), parse_support(SUPPORT), reg=REG, tol=1e-9
+        bm.read_measures([folder / "data.csv" for folder in folders]), parse_support(SUPPORT), reg=REG, tol=1e-9
     )
     print("site    mean  spread  total variation to the barycenter of all data")
-    for home in homes:
-        with np.load(home / "run" / "result.npz") as found:
+    for folder in folders:
+        with np.load(folder / "run" / "result.npz") as found:
             points, weights = found["points"][:, 0], found["weights"][0]
         mean = weights @ points
         spread = np.sqrt(weights @ (points - mean) ** 2)
-        print(f"{home.name:4} {mean:7.4f} {spread:7.4f}  {0.5 * np.abs(weights - truth.weights).sum():.1e}")
+        print(f"{folder.name:4} {mean:7.4f} {spread:7.4f}  {0.5 * np.abs(weights - truth.weights).sum():.1e}")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["prepare", place, user]:
-            prepare(Path(place), int(user))
-        case ["result", place]:
-            result(Path(place))
+        case ["prepare", folder, user]:
+            prepare(Path(folder), int(user))
+        case ["result", folder]:
+            result(Path(folder))
         case _:
             sys.exit(__doc__)

@@ -1,4 +1,4 @@
-"""Whether the node of a kit is at work, asked at its status port: python healthcheck.py KIT. Exit code 0 if it is."""
+"""Whether the node of a kit is healthy, by its status port: python healthcheck.py KIT. Exit code 0 if it is."""
 
 import sys
 import tomllib

@@ -1,5 +1,6 @@
 """Tables written from the program itself: the keys of configuration files where a page says ``<!-- configuration -->``,
-the networks that have a name where it says ``<!-- networks -->``."""
+the engines and their options where it says ``<!-- engines -->``, the networks that have a name where it says
+``<!-- networks -->``."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any
 from barymesh.cli.config import RUN, SIMULATE, CommandOptions, Gaussians
 from barymesh.cli.config_file import known_keys
 from barymesh.network import GENERATORS
-from barymesh.option_model import documentation, first_sentence, is_needed
 from barymesh.options import ENGINES, Options
+from barymesh.options.model import documentation, first_sentence, is_needed
 
 ALL_ENGINES = "all"
 
@@ -24,6 +25,21 @@ def networks() -> str:
         own = [one for one in inspect.signature(make).parameters.values() if one.name not in ("m", "seed")]
         arguments = ", ".join(f"`{one.name}`" + (f" ({one.default})" if one.default is not None else "") for one in own)
         lines.append(f"| `{name}` | {' '.join((make.__doc__ or '').split())} | {arguments} |")
+    return "\n".join([*lines, ""])
+
+
+def engines() -> str:
+    """Every engine, and the options that it takes beyond those of the problem."""
+    what = {
+        "simulation": "in virtual time, in this process, repeatable to the last bit",
+        "processes": "processes of this machine, through sockets",
+        "ray": "actors on the machines of a Ray cluster, through encrypted links",
+    }
+    lines = ["| `engine=` | where the network runs | options |", "|---|---|---|"]
+    for engine in ENGINES:
+        taken = [name for name, one in Options.fields().items() if engine in one.metadata["places"]]
+        options = ", ".join(f"`{name}`" for name in taken if name not in ("network", "engine"))
+        lines.append(f'| `"{engine}"` | {what[engine]} | {options} |')
     return "\n".join([*lines, ""])
 
 
@@ -73,7 +89,7 @@ def _default(one: Field[Any]) -> str:
     return f'`"{one.default}"`'
 
 
-PLACES = {"<!-- configuration -->": configuration, "<!-- networks -->": networks}
+PLACES = {"<!-- configuration -->": configuration, "<!-- engines -->": engines, "<!-- networks -->": networks}
 
 
 def _fill(_app: Any, _page: str, source: list[str]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import as_floats
 from barymesh.errors import CostError
+
+if TYPE_CHECKING:
+    from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 SQUARED = "sqeuclidean"
@@ -87,17 +90,21 @@ class Cost:
                 "a row for each support point, a column for each atom."
             )
 
-    def largest(self, support: Floats, atoms: Floats) -> float:
-        """An upper bound on the cost between any support point and any atom."""
-        reach = np.maximum(support.max(axis=0) - atoms.min(axis=0), atoms.max(axis=0) - support.min(axis=0))
-        if self.separable is not None:
-            return float(self.separable(np.abs(reach)).sum())
-        if self.name == EUCLIDEAN and self.function is None:
-            return float(np.linalg.norm(reach))
-        rows = max(1, LARGEST_BLOCK // atoms.shape[0])
+    def largest(self, support: Support, atoms: Floats) -> float:
+        """The largest cost between any support point and any of the atoms ``(N, d)``, exactly."""
         if self.matrix_given is not None:
             return float(self.matrix_given.max())
-        return max(float(self.matrix(support[k : k + rows], atoms).max()) for k in range(0, support.shape[0], rows))
+        on_box = support.grid is not None or support.dimension == 1
+        if on_box and (self.separable is not None or (self.name == EUCLIDEAN and self.function is None)):
+            # along each axis the farthest point is an end, and a grid has a point at every combination of ends
+            low, high = support.points.min(axis=0), support.points.max(axis=0)
+            farthest = np.maximum(np.abs(atoms - low), np.abs(high - atoms))
+            if self.separable is not None:
+                return float(self.separable(farthest).sum(axis=1).max())
+            return float(np.linalg.norm(farthest, axis=1).max())
+        rows = max(1, LARGEST_BLOCK // atoms.shape[0])
+        points = support.points
+        return max(float(self.matrix(points[k : k + rows], atoms).max()) for k in range(0, support.size, rows))
 
 
 def _checked(matrix: Floats, what: str) -> Floats:

@@ -107,7 +107,7 @@ class History:
         """Every column against the first.
 
         For a run on a network, over virtual time: the dual objective (minus the optimum, if a reference was given),
-        consensus distance, feasibility residual and total variation.
+        consensus, feasibility residual and total variation.
 
         Returns
         -------

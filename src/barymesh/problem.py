@@ -9,11 +9,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh import option_readers as read
 from barymesh.checks import as_floats, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
-from barymesh.errors import BarymeshError, DimensionError, MeasureError, RegularisationError, WeightError
-from barymesh.measures import Atoms, Discretisation, Distribution, Histogram, Measure, Sampler, as_measures, discretise
+from barymesh.errors import (
+    AccuracyWarning,
+    BarymeshError,
+    DimensionError,
+    MeasureError,
+    RegularisationError,
+    WeightError,
+    warn,
+)
+from barymesh.estimates import Work, largest_cost, median_cost, share_outside, spacing_too_wide, work
+from barymesh.measures import (
+    Atoms,
+    Discretisation,
+    Distribution,
+    Empirical,
+    Histogram,
+    Image,
+    Measure,
+    as_measures,
+    discretise,
+)
+from barymesh.measures.lazy import Lazy
+from barymesh.options import readers as read
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
@@ -23,9 +43,12 @@ if TYPE_CHECKING:
     from barymesh.oracle.base import Oracle
 
 Floats = NDArray[np.float64]
-PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
-# pairs of points looked at for the median cost
-MEDIAN_PAIRS = 1_000_000
+# masses below this are left out in that precision: they would underflow, and all together are below its rounding
+NEGLIGIBLE = {"float64": 0.0, "float32": 1e-30}
+# of a measure that is not discrete, to see how much of it the support reaches
+DRAWS = 256
+# a support that misses more of the measures' mass than this was probably meant to be elsewhere
+MUCH_OUTSIDE = 0.1
 # arrays of the size (measures, support) that a solve holds at once, the acceleration's history counted as half
 ARRAYS_HELD = 12
 
@@ -98,7 +121,7 @@ class Problem:
         """
         number = read.regularisation("reg", reg)
         samples, seed = read.count("samples", samples), read.whole("seed", seed)
-        precision = read.one_of(*PRECISIONS)("precision", precision)
+        precision = read.one_of(*read.PRECISIONS)("precision", precision)
         moving = Cost(cost)
         wanted = None if support is None else read.support("support", support)
         given = wanted if isinstance(wanted, Support) else None
@@ -107,7 +130,7 @@ class Problem:
                 np.arange(moving.matrix_given.shape[0], dtype=float),
                 reason="numbered points, because the cost is a matrix",
             )
-        nodes = as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None)
+        nodes = _exact(as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None))
         masses = _checked_weights(weights, len(nodes))
         if moving.matrix_given is not None:
             columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
@@ -119,7 +142,10 @@ class Problem:
             _check_dimensions(nodes, chosen)
         else:
             moving.check_shape(chosen.size, moving.matrix_given.shape[1])
-        drawn = sum(1 for node in nodes if isinstance(node, Sampler | Distribution))
+        names = _common_names(nodes)
+        if names and not chosen.names:
+            chosen = chosen.named(names)
+        drawn = sum(node.sampled_only for node in nodes)
         memory.require(
             16 * drawn * samples * chosen.dimension,
             f"{samples} samples of each of {drawn} measures",
@@ -147,8 +173,31 @@ class Problem:
                     "The median cost is 0, so reg cannot be relative to it. Give an absolute reg, without "
                     "relative_reg (on the command line --relative)."
                 )
-            problem = cls(**{**problem.__dict__, "reg": absolute})
+            problem = replace(problem, reg=absolute)
+        problem.warn_of_support()
         return problem
+
+    def warn_of_support(self) -> None:
+        """Warn if the support is too coarse for reg, or misses much of the measures' mass."""
+        if self.cost.matrix_given is not None:
+            return
+        # measures on the very points of the support have nothing between them that could be missed
+        between = not all(_lives_on(self.support, measure) for measure in self.measures)
+        if between and self.cost.squared and spacing_too_wide(self.support, self.reg):
+            warn(
+                f"The spacing of the support, {self.support.spacing:.2g}, exceeds sqrt(reg) = {np.sqrt(self.reg):.2g}, "
+                "so that mass collects on single points. Use a finer support, or a larger reg, from "
+                f"{self.support.spacing**2:.2g} on.",
+                AccuracyWarning,
+            )
+        share = self.share_outside()
+        if share > MUCH_OUTSIDE:
+            warn(
+                f"About {share:.0%} of the measures' mass lies outside the support, which spans {self.support.box}; it "
+                "is moved there, however far that is. If the support was not meant to be there, give another, or none "
+                "to have it chosen from the data.",
+                AccuracyWarning,
+            )
 
     def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
         """The same for other measures, and weights that need not sum to 1."""
@@ -168,7 +217,7 @@ class Problem:
             return self
         given = self.cost.matrix_given
         try:
-            added = as_measures(list(more), self.support, histograms_have_cost=given is not None)
+            added = _exact(as_measures(list(more), self.support, histograms_have_cost=given is not None))
             if given is None:
                 _check_dimensions(added, self.support)
             else:
@@ -203,12 +252,13 @@ class Problem:
         def how(node: int) -> Discretisation:
             return Discretisation(self.support, resolution, self.samples, partial(addressed_generator, self.seed, node))
 
-        return discretise(self.measures, how)
+        found = discretise(self.measures, how)
+        return [a.without(NEGLIGIBLE[self.precision]) for a in found]
 
     @cached_property
     def oracle(self) -> Oracle:
         """Values and gradients of every measure's dual function, in the problem's precision."""
-        return self._oracle(PRECISIONS[self.precision])
+        return self._oracle(read.PRECISIONS[self.precision])
 
     @cached_property
     def float64_oracle(self) -> Oracle:
@@ -226,31 +276,89 @@ class Problem:
         return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
 
     def median_cost(self) -> float:
-        """The median of the cost between support points and atoms, over at most a million pairs evenly picked.
+        """The median cost between a support point and a unit of the measures' mass, both drawn at random.
 
         Returns
         -------
         float
-            What a relative reg is a multiple of.
+            What a relative reg is a multiple of: exact up to a million pairs of points, beyond that the median over a
+            million random pairs, which depend on the seed alone.
         """
         if self.cost.matrix_given is not None:
             return float(np.median(self.cost.matrix_given))
-        side = int(np.sqrt(MEDIAN_PAIRS))
-        places = np.concatenate(
-            [_thinned(a.points, max(1, side // len(self.measures))) for a in self._atoms(self.support.spacing)]
-        )
-        return float(np.median(self.cost.matrix(_thinned(self.support.points, side), _thinned(places, side))))
+        return median_cost(self._atoms(self.support.spacing), self.support, self.cost, self.seed)
 
     def largest_cost(self) -> float:
-        """An upper bound on the cost between any support point and any atom.
+        """The largest cost between any support point and any atom.
 
         Returns
         -------
         float
-            The bound.
+            The cost, exactly.
         """
-        tables = {id(a.table): a.table for a in self.atoms}.values()
-        return max(self.cost.largest(self.support.points, table) for table in tables)
+        return largest_cost(self.atoms, self.support, self.cost)
+
+    def share_outside(self) -> float:
+        """How much of the measures' mass the support does not reach.
+
+        Returns
+        -------
+        float
+            The share, from 0 to 1, that lies more than one spacing outside the box around the support: exact for
+            discrete measures, from a few hundred draws of others. Measures that are not known here do not count, nor
+            does any for a support of one point.
+        """
+        known = [k for k, measure in enumerate(self.measures) if not isinstance(measure, Lazy)]
+        if self.support.size < 2 or not known:
+            return 0.0
+        shares = [share_outside(*self._located(k), self.support) for k in known]
+        return min(1.0, float(self.weights[known] @ shares / self.weights[known].sum()))
+
+    def _located(self, node: int) -> tuple[Floats, Floats]:
+        """Points and masses that show where a measure is; no quadrature is made for that."""
+        measure = self.measures[node]
+        if isinstance(measure, Empirical | Histogram | Image):
+            atoms = measure.atoms(Discretisation(self.support))
+        elif measure.sampled_only:
+            # drawn once, as they are needed again
+            atoms = self.atoms[node]
+        else:
+            return measure.sample(DRAWS, addressed_generator(self.seed, node, DRAWS)), np.full(DRAWS, 1.0 / DRAWS)
+        return atoms.points, atoms.weights
+
+    @property
+    def work(self) -> Work:
+        """What an iteration of the exact solver takes; as text, with what can be done about it."""
+        return work(self.atoms, self.support, self.cost)
+
+
+def _lives_on(support: Support, measure: Measure) -> bool:
+    """Whether the measure is given by masses on the points of the support."""
+    if isinstance(measure, Image):
+        return measure.grid == support.grid
+    if not isinstance(measure, Histogram | Empirical):
+        return False
+    return measure.points is None or np.array_equal(measure.points, support.points)
+
+
+def _exact(measures: list[Measure]) -> list[Measure]:
+    """Distributions as the Gaussians or masses that they are."""
+    return [(isinstance(measure, Distribution) and measure.exact) or measure for measure in measures]
+
+
+def _common_names(nodes: list[Measure]) -> tuple[str, ...] | None:
+    """What the measures call their coordinates, if all that have names for them agree."""
+    named = [(k, node.names) for k, node in enumerate(nodes) if isinstance(node, Empirical) and node.names]
+    if not named:
+        return None
+    first, names = named[0]
+    for k, others in named[1:]:
+        if sorted(others) == sorted(names) and others != names:
+            raise MeasureError(
+                f"Measure {k} has the coordinates {', '.join(others)}, measure {first} has {', '.join(names)}: the "
+                "same in another order. Read both in one order, with columns= (on the command line --columns)."
+            )
+    return names if all(others == names for _, others in named) else None
 
 
 def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
@@ -261,10 +369,12 @@ def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
         raise WeightError(f"There are {count} measures, but weights has shape {values.shape}; give one weight each.")
     bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
     if bad.size:
-        raise WeightError(
-            f"The weight of measure {bad[0]} is {values[bad[0]]}; weights must be positive and finite. Leave out "
-            f"measures that should not count."
-        )
+        if values[bad[0]] == 0:
+            raise WeightError(
+                f"The weight of measure {bad[0]} is 0, so it would play no part. Leave out the measure (on the command "
+                "line its file) and its weight."
+            )
+        raise WeightError(f"The weight of measure {bad[0]} is {values[bad[0]]}; weights must be positive and finite.")
     return normalised(values)
 
 
@@ -296,8 +406,3 @@ def _check_dimensions(nodes: list[Measure], support: Support) -> None:
                 f"Measure {position} lives in {node.dimension} dimensions, the support in {support.dimension}. They "
                 f"must agree."
             )
-
-
-def _thinned(points: Floats, most: int) -> Floats:
-    """At most ``most`` of the points, evenly picked."""
-    return points[:: max(1, -(-points.shape[0] // most))]

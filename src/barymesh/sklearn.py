@@ -23,13 +23,14 @@ except ImportError as error:
         "barymesh.sklearn needs scikit-learn 1.6 or newer. Install it with: pip install 'barymesh[sklearn]'."
     ) from error
 
-from barymesh.checks import real_number, whole_number
+from barymesh.checks import whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
-from barymesh.errors import MeasureError, OptionError, RegularisationError, SupportError, WeightError
+from barymesh.errors import MeasureError, RegularisationError, SupportError, WeightError
 from barymesh.exact.run import solve_oracle
 from barymesh.exact.transport import transport_costs
 from barymesh.measures import Atoms, Histogram
-from barymesh.oracle import Oracle, build_oracle
+from barymesh.options import readers as read
+from barymesh.oracle import Oracle
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.groups import GroupedOracle
 from barymesh.problem import Problem
@@ -199,7 +200,7 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         rows = self._checked_rows(X, reset=False)
         reg = self.reg_ if self.score_reg is None else self._absolute(self.score_reg, "score_reg")
         costs, error = transport_costs(
-            self._oracle(rows, reg), self.barycenter_, max_iter=self.max_iter, tol=float(self.tol)
+            self._problem(rows, reg).oracle, self.barycenter_, max_iter=self.max_iter, tol=float(self.tol)
         )
         if error > self.tol:
             self._warn(f"The transport of a row to the barycenter is known to {error:.1g} only")
@@ -239,15 +240,16 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         # equal rows are one measure: the same barycenter, and less work
         rows, member = np.unique(rows[counting], axis=0, return_inverse=True)
         fresh = np.bincount(member.ravel(), weights[counting])
-        max_iter, tol = whole_number("max_iter", self.max_iter, 1), self._positive("tol", self.tol, zero=True)
+        max_iter, tol = read.count("max_iter", self.max_iter), read.not_negative("tol", self.tol)
         if anew:
             self.support_ = self._placed(rows.shape[1])
             self.reg_ = self._absolute(self.reg, "reg")
         past = 0.0
         if not anew:
-            fading = 0.0 if self.half_life is None else 1.0 / self._positive("half_life", self.half_life)
+            fading = 0.0 if self.half_life is None else 1.0 / read.positive("half_life", self.half_life)
             past = self.weight_seen_ * 0.5 ** (fading * float(fresh.sum()))
-        oracle, masses, largest = self._oracle(rows, self.reg_), fresh, self._problem(rows, self.reg_).largest_cost()
+        problem = self._problem(rows, self.reg_)
+        oracle, masses, largest = problem.oracle, fresh, problem.largest_cost()
         if past > 0:
             oracle, kept = self._with_past(oracle)
             masses, largest = np.concatenate([[past], fresh]), max(largest, kept)
@@ -302,10 +304,6 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         histograms = [Histogram(row) for row in rows]
         return Problem.create(histograms, self.support_, reg=reg, relative_reg=relative, cost=self.cost)
 
-    def _oracle(self, rows: Floats, reg: float) -> Oracle:
-        problem = self._problem(rows, reg)
-        return build_oracle(problem.atoms, problem.support, problem.cost, reg)
-
     def _with_past(self, rows: Oracle) -> tuple[Oracle, float]:
         """A first node with ``W(p) = reg KL(p | barycenter_)`` before those of the oracle, and its largest cost.
 
@@ -316,12 +314,6 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         past = AtomOracle([atom], self.support_, Cost(np.maximum(cost, 0.0)), self.reg_)
         members = [np.zeros(1, dtype=np.intp), np.arange(1, rows.count + 1)]
         return GroupedOracle([past, rows], members), float(cost.max())
-
-    def _positive(self, name: str, value: Any, *, zero: bool = False) -> float:
-        number = real_number(value)
-        if number is None or number < 0 or (number == 0 and not zero):
-            raise OptionError(f"{name} is {value!r}; it must be a finite number {'not below' if zero else 'above'} 0.")
-        return number
 
     def _warn(self, what: str) -> None:
         warnings.warn(

@@ -197,9 +197,9 @@ def lowest_run(study: Study) -> Run | None:
         run
         for experiment in study.experiments.values()
         for (_, method), run in experiment.runs.items()
-        if method == A2DWB and run.status != "diverged" and run.history["gap"][0] > 0
+        if method == A2DWB and run.status != "diverged" and run.history["dual_error"][0] > 0
     ]
-    return min(runs, key=lambda run: _end(run, "dual") / run.history["gap"][0], default=None)
+    return min(runs, key=lambda run: _end(run, "dual") / run.history["dual_error"][0], default=None)
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
@@ -311,7 +311,7 @@ def _infeasible(experiment: Experiment) -> Iterator[Verdict]:
             run = _on(experiment, topology).get(method)
             if run is None:
                 continue
-            gaps = run.history["gap"]
+            gaps = run.history["dual_error"]
             below = np.flatnonzero(gaps < -experiment.gap)
             when = f"first below it at {run.history['time'][below[0]]:g} s" if below.size else "never below it"
             text = (
@@ -329,7 +329,7 @@ def _ours(experiment: Experiment) -> Iterator[Verdict]:
             run = _on(experiment, topology).get(method)
             if run is None:
                 continue
-            left, tv = abs(_end(run, "dual") / run.history["gap"][0]), _end(run, "tv")
+            left, tv = abs(_end(run, "dual") / run.history["dual_error"][0]), _end(run, "tv")
             ending = {
                 "converged": "All nodes had stopped by themselves at", "diverged": "It diverged after",
             }.get(run.status, "It ran to")  # fmt: skip

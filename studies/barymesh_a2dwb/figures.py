@@ -1,4 +1,4 @@
-"""The figures of the reproduction, as PDF and PNG for print: 7 inches wide, no letter smaller than 7 points.
+"""The figures for print, as PDF and PNG: 7 inches wide, no letter smaller than 7 points.
 
 Figures 1 and 2 are arranged as in the paper, one row a topology, with two more columns. The same study gives the same
 files, bit for bit.
@@ -67,22 +67,22 @@ PRINT: dict[str, Any] = {
     "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
     "pdf.fonttype": 42,
 }  # fmt: skip
-# when and by what a file was written must not be in it
+# no dates and versions in the files, so that they repeat
 NAMELESS: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
 }
-# letters of the small print that fit in a line
+# characters of the settings that fit in a line
 LINE = 135
 PAPER_INK = "Greys"
-# what the marks on the lines say in the legend, and how they look
+# the markers on the lines, and their meaning
 MARKS = {
     "converged": ("o", "all nodes stopped by themselves"),
     "diverged": ("x", "diverged"),
     "below": ("v", "leaves the panel below"),
     "above": ("^", "leaves the panel above"),
 }
-# how high the densities are drawn, compared with the true one
+# the height of the panels of densities over the largest value of the true one
 ROOM_ABOVE_TRUTH = 1.6
 
 Dots = dict[str, Any]
@@ -90,8 +90,8 @@ Drawing = Callable[[], Figure]
 
 
 def write_figures(study: Study, folder: Path, workers: int = 1) -> dict[str, Path]:
-    """All figures of the study, each as PDF and PNG, by file name. ``workers``: processes that draw them side by side,
-    which has no influence on the files."""
+    """Write all figures of the study as PDF and PNG. Returns the paths by file name. ``workers``: the number of
+    parallel processes, which has no influence on the files."""
     figures = drawings(study)
     places = [folder / name for name in figures]
     if workers > 1 and len(figures) > 1:
@@ -104,11 +104,11 @@ def write_figures(study: Study, folder: Path, workers: int = 1) -> dict[str, Pat
 
 
 def _write(place: Path, draw: Drawing) -> list[Path]:
-    """The files of one figure; ``place`` is without an ending."""
+    """Write the files of one figure; ``place`` is the path without a suffix."""
     written = []
     with style.context(["default", PRINT]):
         figure = draw()
-        # the places of all things are found once, and not again for every file
+        # the layout is computed once for both files
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         for suffix, metadata in NAMELESS.items():
@@ -120,7 +120,7 @@ def _write(place: Path, draw: Drawing) -> list[Path]:
 
 
 def drawings(study: Study) -> dict[str, Drawing]:
-    """What draws each figure, by its name."""
+    """The function that draws each figure, by its name."""
     found: dict[str, Drawing] = {}
     if pairs := paper_rows(study):
         found[SELECTION] = partial(_selection, pairs)
@@ -169,7 +169,7 @@ def _sensitivity(parameter: str, sweeps: list[Sweep], experiment: Experiment | N
 
 
 def _grid(rows: list[PanelRow], panels: Sequence[Panel], dots: Dots | None = None) -> tuple[Figure, Axes, set[str]]:
-    """One row a topology, one column a panel. Returns the first axes too, and the marks that were needed."""
+    """One row a topology, one column a panel. Returns the figure, its first axes, and the kinds of markers used."""
     figure = Figure(figsize=(WIDTH, 1.2 + 1.3 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(panels), squeeze=False, sharex=True)
     marks: set[str] = set()
@@ -191,7 +191,7 @@ def _grid(rows: list[PanelRow], panels: Sequence[Panel], dots: Dots | None = Non
 
 
 def _scale_plainly(axes: Axes, low: float, high: float, optimum: float) -> None:
-    """With the optimum marked, and all below it."""
+    """A linear axis with the optimum and the area below it marked."""
     axes.axhline(optimum, color="0.25", linewidth=0.7, zorder=1.5)
     axes.axhspan(low, optimum, color="0.5", alpha=0.18, linewidth=0, zorder=0.5)
     axes.yaxis.set_major_locator(MaxNLocator(4))
@@ -199,7 +199,7 @@ def _scale_plainly(axes: Axes, low: float, high: float, optimum: float) -> None:
 
 
 def _scale_logarithmically(axes: Axes, low: float, high: float, lifted: bool) -> None:
-    """``lifted``: what is drawn at the lower end may be lower."""
+    """A logarithmic axis. ``lifted``: values at its lower end may be smaller than shown."""
     room = room_around(low, high)
     axes.set_yscale("log")
     axes.set_ylim(low / room, high * room)
@@ -213,7 +213,7 @@ def _scale_logarithmically(axes: Axes, low: float, high: float, lifted: bool) ->
 
 
 def _draw(axes: Axes, panel: Panel, line: Line, lowest: float, dots: Dots | None) -> set[str]:
-    """One line. Returns the marks it needed: where it ends, if that is early, and where it leaves the panel."""
+    """One line, with markers where it ends early and where it leaves the panel. Returns the kinds of markers used."""
     look, y = STYLES[line.method], line.y[panel.column]
     if panel.floor is not None:
         y = log_values(y, lowest)
@@ -244,7 +244,7 @@ def _space_out(axes: Axes, values: Floats) -> None:
 
 
 def _explained(figure: Figure, rows: list[PanelRow], marks: set[str], x_label: str, note: str) -> Figure:
-    """With a legend above and the small print below."""
+    """Add the legend above the figure, and the axis label and the settings below it."""
     entries = _lines(methods_in(rows))
     entries.append((Line2D([], [], color="0.25", linewidth=0.7), "certified optimum"))
     entries.append((Patch(color="0.5", alpha=0.18, linewidth=0), "below it: infeasible duals only"))
@@ -307,7 +307,7 @@ def _curves(experiment: Experiment) -> Figure:
 
 
 def _images(experiment: Experiment) -> Figure:
-    """As pictures: one row a method, then the truth; one group of columns a topology. All placed in inches, in one
+    """As pictures: one row a method, then the truth; one group of columns a topology. Positions are in inches, in one
     coordinate system for the whole figure."""
     topologies, times, methods = topologies_of(experiment), pictured_times(experiment), methods_of(experiment)
     left, right, top, gap, group_gap, under = 0.95, 0.08, 0.42, 0.05, 0.16, 0.19

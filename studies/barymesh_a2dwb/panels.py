@@ -59,7 +59,7 @@ STYLES = {
 
 PANELS = (
     Panel("dual_objective", "dual objective"),
-    Panel("consensus", "consensus distance", 1e-12),
+    Panel("consensus_distance", "consensus distance", 1e-12),
     Panel("feasibility", "feasibility residual", 1e-12),
     Panel("tv", "TV to true barycenter", 1e-6),
 )

@@ -33,7 +33,7 @@ async function draw(row) {
   const before = Bokeh.documents.length;
   await Bokeh.embed.embed_items({plots: content}, [{docid: "plots", roots, root_ids: Object.keys(roots)}]);
   for (const one of Bokeh.documents.slice(before)) {
-    // a finger scrolls the page, until it is told to move a figure
+    // a finger scrolls the page unless the reader switches the tool on
     if (fingers) for (const model of one.all_models ?? one._all_models.values())
       if (model.type == "PanTool") model.active = false;
     const group = row.dataset.group;
@@ -86,5 +86,5 @@ for (const every of document.querySelectorAll("[data-open]")) every.addEventList
   const details = [...document.getElementById(every.dataset.open).querySelectorAll("details")];
   const open = details.some(one => !one.open);
   for (const one of details) one.open = open;
-  every.textContent = open ? "Hide all figures" : "Show all figures";
+  every.textContent = open ? "Hide all numbers" : "Show all numbers";
 });

@@ -201,7 +201,7 @@ def _lowest(study: Study, plots: Plots) -> dict[str, Any] | None:
     row = panels.history_row(experiment, run.topology, LABELS[run.topology])
     return {
         "where": f"{experiment.title}, {LABELS[run.topology]}",
-        "dual": last_of(run, "gap"),
+        "dual": last_of(run, "dual_error"),
         "tv": last_of(run, "tv"),
         "plots": plots.over_time([row], experiment.setting.duration, "lowest", (PANELS[0], PANELS[-1])),
     }

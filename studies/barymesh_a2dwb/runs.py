@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from barymesh.engines.recorder import Recorder, Reference
+from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulate import build_simulation
 from barymesh.errors import NumericalError
 from barymesh.exact import certify, solve
+from barymesh.exact.reference import ITERATIONS, TOL, Reference
 from barymesh.network import as_network
 from barymesh.network.topology import Network
-from barymesh.oracle import build_oracle
+from barymesh.options import RunOptions
 from barymesh.problem import Problem
-from barymesh.simulate import REFERENCE_ITERATIONS, REFERENCE_TOL, Options, build_simulation
 from barymesh.status import Status
 from barymesh.support.points import Support
 from barymesh_a2dwb.study import OURS, OURS_SAMPLED, RIVALS, Floats, Run
@@ -49,8 +50,8 @@ def find_reference(case: ExperimentPlan, reg: float, stop: Stop | None = None) -
     """The true barycenter of an experiment with this reg, by the exact solver, with its certificate."""
     began = time.perf_counter()
     problem = _problem(case, reg)
-    oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
-    found = solve(oracle, problem.weights, max_iter=REFERENCE_ITERATIONS, tol=REFERENCE_TOL, callback=stop)
+    oracle = problem.float64_oracle
+    found = solve(oracle, problem.weights, max_iter=ITERATIONS, tol=TOL, callback=stop)
     if found.status in (Status.INTERRUPTED, Status.STOPPED):
         raise KeyboardInterrupt
     bounds = certify(oracle, problem.weights, found.x, found.log_p, found.p, problem.largest_cost())
@@ -65,24 +66,26 @@ def run_job(case: ExperimentPlan, job: Job, known: Certified, stop: Stop | None 
     problem = _problem(case, job.reg)
     network = _network(job.topology, case.setting.nodes, case.setting.seed)
     step = job.step_factor * job.reg / network.lambda_max if job.method in RIVALS else None
-    options = Options(
+    options = RunOptions(
         method=OURS if job.method == OURS_SAMPLED else job.method,
         step=step,
         batch=None if job.method == OURS else job.samples,
         record_every=job.record_every,
+        duration=case.setting.duration,
     )
-    recorder = Recorder(problem, network, Reference(known.weights, known.optimum), snapshots=False)
-    simulation = build_simulation(problem, network, options.checked(), recorder)
+    recorder = Recorder(problem, network, reference=Reference(known.weights, known.optimum), virtual=True)
+    simulation = build_simulation(problem, network, options, recorder)
     means: dict[float, Floats] = dict.fromkeys(case.times, np.full(problem.support.size, np.nan))
     status = "finished"
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             for moment in sorted({*case.times, case.setting.duration}):
-                status = simulation.run(moment, stop)
-                if status in ("interrupted", "stopped"):
+                ending = simulation.run(moment, stop)
+                if ending in (Status.INTERRUPTED, Status.STOPPED):
                     raise KeyboardInterrupt
+                status = "converged" if ending is Status.CONVERGED else "finished"
                 if moment in means:
-                    means[moment] = problem.weights @ recorder.oracle.value_and_gradient(simulation.duals())[1]
+                    means[moment] = problem.weights @ simulation.view().estimates
     except NumericalError:
         status = "diverged"
     seconds = time.perf_counter() - began

@@ -23,8 +23,8 @@ OURS, OURS_SAMPLED = "sinkhorn", "sinkhorn_sampled"
 METHODS = (*RIVALS, OURS, OURS_SAMPLED)
 # the measures that a run is judged by: the column of a history, and the name for readers
 MEASURES = {
-    "dual": ("gap", "dual objective"),
-    "consensus": ("consensus", "consensus distance"),
+    "dual": ("dual_error", "dual objective"),
+    "consensus": ("consensus_distance", "consensus distance"),
     "feasibility": ("feasibility", "feasibility residual"),
     "tv": ("tv", "total variation to the true barycenter"),
 }

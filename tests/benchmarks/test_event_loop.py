@@ -23,14 +23,14 @@ def test_the_event_loop_gives_the_simulators_numbers(problem, topology):
     simulation = simulation_of(problem, topology)
     simulation.run(SECONDS)
     assert np.abs(duals).max() > 1e-4
-    np.testing.assert_allclose(duals, simulation.duals(), rtol=0, atol=1e-9 * np.abs(duals).max())
+    np.testing.assert_allclose(duals, simulation.view().duals, rtol=0, atol=1e-9 * np.abs(duals).max())
 
 
 def test_other_delays_give_other_numbers(problem):
     duals = event_loop.loop(problem, as_network("cycle", 12), event_loop.activations(problem, SECONDS))
     simulation = simulation_of(problem, "cycle", slowness=2.0)
     simulation.run(SECONDS)
-    assert np.abs(duals - simulation.duals()).max() > 1e-6 * np.abs(duals).max()
+    assert np.abs(duals - simulation.view().duals).max() > 1e-6 * np.abs(duals).max()
 
 
 def test_the_gradient_of_the_event_loop_is_the_softmax_averaged_over_the_samples():

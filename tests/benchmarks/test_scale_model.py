@@ -2,8 +2,9 @@
 
 import pytest
 
+from barymesh.engines.simulate import simulate
 from barymesh.network import as_network
-from barymesh.simulate import Options, simulate
+from barymesh.options import RunOptions
 from benchmarks.problems import gaussians
 from benchmarks.scale import PERIOD, NetworkCost
 
@@ -13,7 +14,7 @@ NODES, SECONDS = 200, 12.0
 @pytest.fixture(scope="module")
 def histories():
     """Runs at two degrees: (degree, history)."""
-    options = Options(method="sinkhorn", batch="exact", duration=SECONDS, record_every=SECONDS / 2, tol=0.0)
+    options = RunOptions(method="sinkhorn", batch="exact", duration=SECONDS, record_every=SECONDS / 2, tol=0.0)
     problem, found = gaussians(NODES, order=32), []
     for degree in (4, 10):
         network = as_network(f"random_regular:degree={degree}", NODES)

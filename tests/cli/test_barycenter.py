@@ -83,7 +83,8 @@ def outputs_agree(folder, expected):
     np.testing.assert_array_equal(result.duals, expected.duals)
     header, rows = table(folder / "weights.csv")
     d = expected.support.dimension
-    assert header == [*(f"z{axis + 1}" for axis in range(d)), "weight"]
+    assert len(header) == d + 1
+    assert header[-1] == "weight"
     np.testing.assert_array_equal(rows[:, :d], result.support.points)
     np.testing.assert_array_equal(rows[:, d], result.weights)
     assert json.loads((folder / "summary.json").read_text()) == result.summary()
@@ -142,7 +143,7 @@ def test_barycenter_of_csv_files(inside):
 
 def test_the_weights_written_can_be_read_again_as_a_measure(inside):
     call(*ABC, "-q")
-    (measure,) = bm.read_measures(inside / "out" / "weights.csv")
+    (measure,) = bm.read_measures(inside / "out" / "weights.csv", weight_column="weight")
     result = bm.load(inside / "out" / "result.npz")
     np.testing.assert_array_equal(measure.points, result.support.points)
     np.testing.assert_allclose(measure.weights, result.weights, rtol=1e-12)
@@ -186,6 +187,53 @@ def test_options_reach_the_computation(inside):
         relative_reg=True, cost="euclidean", tol=1e-4, precision="float32", weights=[3.0, 1.0, 0.5]
     )
     outputs_agree(inside / "out", expected)
+
+
+@pytest.fixture
+def people(inside):
+    """Two tables of people, with their names."""
+    for name, rows in (("north", "Smith,180,70,1\nJones,170,65,3\n"), ("south", "Rossi,160,60,1\nBianchi,175,80,1\n")):
+        (inside / f"{name}.csv").write_text(f"patient,height,weight,visits\n{rows}")
+    return inside
+
+
+@pytest.mark.parametrize("how", ["options", "configuration"])
+def test_columns_and_their_names(people, how):
+    """Height and weight are coordinates, visits are mass, names are not looked at."""
+    if how == "options":
+        chosen = ("--columns", "height,weight", "--weight-column", "visits")
+        done = call("barycenter", "north.csv", "south.csv", "--reg", 5, "--support", "6:155:185,6:55:85", *chosen)
+    else:
+        (people / "run.toml").write_text(
+            'data = ["north.csv", "south.csv"]\nreg = 5\nsupport = "6:155:185,6:55:85"\n'
+            'columns = ["height", 3]\nweight_column = "visits"\n'
+        )
+        done = call("run", "run.toml")
+    assert done.exit_code == 0
+    header, rows = table(people / "out" / "weights.csv")
+    assert header == ["height", "weight", "mass"]
+    north = bm.Empirical([[180, 70], [170, 65]], [1, 3])
+    south = bm.Empirical([[160, 60], [175, 80]])
+    expected = bm.barycenter([north, south], bm.Support.regular((6, 6), (155, 55), (185, 85)), reg=5)
+    np.testing.assert_array_equal(rows[:, 2], expected.weights)
+
+
+def test_a_column_of_text_is_refused_by_its_name_and_line_only(people):
+    done = call("barycenter", "north.csv", "south.csv", "--reg", 5)
+    assert done.exit_code == 3
+    assert "north.csv, line 2, patient" in done.output
+    assert "Smith" not in done.output
+
+
+def test_tables_with_columns_in_another_order_are_not_mixed_up(people):
+    (people / "south.csv").write_text("weight,height\n60,160\n80,175\n")
+    done = call("barycenter", "north.csv", "south.csv", "--reg", 5, "--columns", "height,weight")
+    assert done.exit_code == 0
+    (people / "north.csv").write_text("height,weight\n180,70\n")
+    done = call("barycenter", "north.csv", "south.csv", "--reg", 5)
+    assert done.exit_code == 3
+    assert "another order" in done.output
+    assert "--columns" in done.output
 
 
 def test_weights_change_the_barycenter(inside):
@@ -242,6 +290,7 @@ def test_json_prints_one_object_and_nothing_else(inside, support):
     files = printed.pop("files")
     assert sorted(os.path.basename(path) for path in files.values()) == OUTPUTS
     assert all(os.path.exists(path) for path in files.values())
+    assert printed.pop("warnings") == []
     assert printed == json.loads((inside / "out" / "summary.json").read_text())
 
 
@@ -372,8 +421,20 @@ def test_a_reg_far_too_small_ends_in_words(inside):
     """Whether it is computed or refused, errors and warnings of NumPy do not come out."""
     done = call_apart("barycenter", "a.csv", "b.csv", "--reg", 1e-300, "--support", "25:-3:5", "--max-iter", 50, "-q")
     assert "Traceback" not in done.stderr
-    assert "Warning" not in done.stderr
+    assert [line.partition(",")[0] for line in done.stderr.splitlines()] == ["Warning: The spacing of the support"]
     assert done.returncode in (0, 3, 4)
+
+
+def test_warnings_are_sentences_beside_the_result(inside):
+    """Data from -3 to 5, and a support from 20 to 30."""
+    far = ("barycenter", "a.csv", "b.csv", "--reg", 0.1, "--support", "101:20:30")
+    done = call(*far, "-q")
+    assert done.exit_code == 0
+    assert "Warning: About 100% of the measures' mass lies outside the support" in done.stderr
+    done = call(*far, "--json")
+    (sentence,) = json.loads(done.stdout)["warnings"]
+    assert sentence.startswith("About 100%")
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import barymesh as bm
 from barymesh.cli.app import app
 from barymesh.cli.config import COMPARE, RUN, SIMULATE, CommandOptions, Gaussians
 from barymesh.cli.config_file import key_help, known_keys, naming_lines, read_config
-from barymesh.errors import BarymeshError, ConfigError, OptionError, WeightError
-from barymesh.option_model import is_needed
+from barymesh.errors import BarymeshError, ConfigError, FileError, OptionError, WeightError
 from barymesh.options import ENGINES, Options
+from barymesh.options.model import is_needed
 from barymesh.scenario import Crash, Loss, Sleep
 
 MINIMAL = 'data = ["a.csv", "b.csv"]\nreg = 0.1\n'
@@ -28,6 +28,8 @@ kind = "samples"
 invert = true
 support = "20:-3:3"
 weights = [1, 2.5]
+columns = ["x", 2]
+weight_column = "mass"
 cost = "euclidean"
 samples = 50
 max_iter = 7
@@ -77,6 +79,7 @@ def test_every_key_can_be_set(tmp_path):
         "precision": "float32", "method": "sinkhorn",
     }  # fmt: skip
     assert own.data == [tmp_path / "a.csv", tmp_path / "folder"]
+    assert (own.columns, own.weight_column) == (["x", 2], "mass")
     assert (own.kind, own.invert, own.output, own.resume) == ("samples", True, tmp_path / "results", True)
     assert {line.split(" = ")[0] for line in FULL.splitlines()[1:]} == set(known_keys(RUN))
 
@@ -131,6 +134,9 @@ def test_a_bad_reg_is_named_with_its_line(tmp_path, value):
         ("samples = 0", "samples"),
         ("seed = 1.5", "seed"),
         ("invert = 1", "invert"),
+        ("columns = []", "columns"),
+        ("columns = [1.5]", "columns"),
+        ("weight_column = true", "weight_column"),
         ('resume = "yes"', "resume"),
         ('kind = "picture"', "kind"),
         ('precision = "float16"', "precision"),
@@ -191,15 +197,22 @@ def test_a_support_too_large_for_any_memory_is_refused_before_it_is_made(tmp_pat
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ConfigError, match=r"no configuration file .*none\.toml"):
+    with pytest.raises(FileError, match=r"no file .*none\.toml"):
         read_config(tmp_path / "none.toml", RUN)
 
 
+@pytest.mark.parametrize(("key", "digits"), [("seed", 6000), ("reg", 6000), ("reg", 4000), ("reg", 400)])
+def test_endless_integers_are_refused(tmp_path, key, digits):
+    text = f'data = "a.csv"\n{"" if key == "reg" else "reg = 1"}\n{key} = {"9" * digits}\n'
+    with pytest.raises(ConfigError, match=r"run\.toml"):
+        read_config(config_file(tmp_path, text), RUN)
+
+
 def test_a_folder_or_binary_file_is_no_configuration(tmp_path):
-    with pytest.raises(ConfigError, match=re.escape(str(tmp_path))):
+    with pytest.raises(FileError, match=re.escape(str(tmp_path))):
         read_config(tmp_path, RUN)
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"run\.toml"):
+    with pytest.raises(FileError, match=r"run\.toml"):
         read_config(tmp_path / "run.toml", RUN)
 
 
@@ -246,6 +259,8 @@ kind = "samples"
 invert = true
 support = "20:-3:3"
 weights = [1, 2.5]
+columns = ["x", 2]
+weight_column = "mass"
 cost = "euclidean"
 samples = 50
 seed = 3

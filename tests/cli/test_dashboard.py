@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from barymesh.cli import dashboard as command
 from barymesh.cli.dashboard import require_bokeh, source_of, while_watched
 from barymesh.cli.peers import _watchable
-from barymesh.dashboard import command
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.peers import PeersSource
 from barymesh.dashboard.server import Door, serve

@@ -16,6 +16,7 @@ import barymesh as bm
 from barymesh.cli import doctor
 from barymesh.cli.app import app
 from barymesh.cli.doctor import EXTRAS, Finding, Severity
+from barymesh.resources import cgroups
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 FOR_DEVELOPERS = {"test", "docs", "lint", "bench"}
@@ -109,29 +110,21 @@ def test_a_wrong_answer_is_broken(monkeypatch):
     assert by_part(doctor.examine())["a barycenter"].state is Severity.BROKEN
 
 
-def test_limits_of_containers_are_read(tmp_path):
-    assert doctor._quota(tmp_path) is None
-    assert doctor._memory_limit(tmp_path) is None
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert doctor._quota(tmp_path) == 0.5
-    (tmp_path / "cpu.max").write_text("250000 100000\n")
-    (tmp_path / "memory.max").write_text("1073741824\n")
-    assert doctor._quota(tmp_path) == 2.5
-    assert doctor._memory_limit(tmp_path) == 2**30
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    (tmp_path / "memory.max").write_text("max\n")
-    assert doctor._quota(tmp_path) is None
-    assert doctor._memory_limit(tmp_path) is None
-
-
 def test_more_threads_than_a_container_may_use_are_told(monkeypatch):
-    monkeypatch.setattr(doctor, "_quota", lambda: 0.5)
+    monkeypatch.setattr(cgroups, "core_quota", lambda: 0.5)
     monkeypatch.setattr("numba.get_num_threads", lambda: 8)
     (found,) = doctor._threads()
     assert found.state is Severity.CARE
+    assert "limit of this container 0.5" in found.found
     assert "NUMBA_NUM_THREADS=1" in found.remedy
+
+
+def test_the_memory_of_a_container_is_what_is_left_of_its_limit(monkeypatch):
+    monkeypatch.setattr(cgroups, "memory_limit", lambda: 2**29)
+    monkeypatch.setattr(cgroups, "memory_left", lambda: 2**28)
+    found = by_part(doctor._room())["memory"]
+    assert found.state is Severity.CARE
+    assert found.found == "0.2 GiB free, limit 0.5 GiB"
 
 
 def test_little_room_is_told():

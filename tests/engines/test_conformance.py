@@ -10,19 +10,17 @@ import asyncio
 
 import numpy as np
 import pytest
-from barymesh.engines.host import Host, local_algorithm
 
 import barymesh as bm
+from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.build import choose_step
-from barymesh.engines.runtime import Pace, Runtime
+from barymesh.engines.runtime import Pace, Place, Runtime, hosted_algorithm
 from barymesh.errors import OptionError
 from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport.keys import KeyPair
-from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
-from barymesh.transport.wire import MessageFormat
 from tests.peers.cluster import free_ports
 
 POINTS, REG, GRAPH = np.linspace(-3, 3, 20), 0.3, "complete"
@@ -67,7 +65,7 @@ def library(method, truth, engine, **options):
     _, step = METHODS[method]
     if engine != "simulation":
         # no longer than it takes
-        options["callback"] = lambda recorder: recorder.rows[-1][4] <= wanted(method, engine)
+        options["callback"] = lambda record: record.figures["tv"] <= wanted(method, engine)
     result = bm.barycenter(
         MEASURES, POINTS, reg=REG, weights=WEIGHTS, network=GRAPH, method=method, engine=engine, batch="exact",
         step=step, reference=truth, progress=False, **options,
@@ -106,14 +104,14 @@ def peers(method, truth):
     def peer(node):
         own = Problem.create([MEASURES[node]], POINTS, reg=REG)
         weights, choice = WEIGHTS[[node]] * 3, step or default_step(method)
-        algorithm = local_algorithm(method, own, graph, [node], weights, batch="exact", step=choice, tol=1e-9)
+        nodes = Nodes(graph, np.array([node]), weights)
+        algorithm = hosted_algorithm(method, own, nodes, batch="exact", step=choice, tol=1e-9)
         around = [
             Neighbour(f"peer {j}", f"tcp://127.0.0.1:{ports[j]}", (int(j),), keys[j].public)
             for j in graph.neighbours_of(node)
         ]
-        rules = MessageFormat("test", *algorithm.bounds())
-        links = Links([node], f"tcp://127.0.0.1:{ports[node]}", around, rules, curve=keys[node])
-        return Runtime(Host(algorithm, graph, [node], 1, "test"), links, own, Pace(INTERVAL))
+        place = Place("test", f"tcp://127.0.0.1:{ports[node]}", around, keys[node])
+        return Runtime(algorithm, own, place, Pace(INTERVAL))
 
     async def at_work(one):
         async with one.links:

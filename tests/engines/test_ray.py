@@ -99,13 +99,14 @@ def test_it_ends_where_the_exact_solver_does(cluster):
 def test_killed_workers_are_started_again(cluster, tmp_path):
     """Both are killed in the middle of their work. The first finds its memory; that of the second is gone, as on
     another machine."""
-    killed, rows, back = [], [], []
+    killed, rows, back, records = [], [], [], []
 
-    def kill(gathering):
-        done = len(gathering.rows)
+    def kill(record):
+        records.append(record)
+        done = len(records)
         if len(killed) == 2:
-            forgot = (np.diff(gathering.history["activations"])[rows[1] - 1 :] < 0).any()
-            return forgot and gathering.history["tv"][-1] < 1e-6
+            forgot = (np.diff([one.step for one in records])[rows[1] - 1 :] < 0).any()
+            return forgot and record.figures["tv"] < 1e-6
         (state,) = tmp_path.glob(f"barymesh-*/{len(killed)}/*.state")
         if killed and holder(tmp_path / state.parts[-3] / "0" / "0.state") not in (None, *killed):
             back.append(done)
@@ -132,8 +133,8 @@ def test_measures_stay_where_they_are(cluster, tmp_path):
     measures = staying(tmp_path, at=ray.util.get_node_ip_address())
     truth = exact(known(tmp_path), reg=2)
 
-    def there(gathering):
-        return total_variation(gathering.node_weights, truth.weights) < 0.01
+    def there(record):
+        return total_variation(record.estimates(np.arange(record.size)), truth.weights) < 0.01
 
     result = run(measures, method="a2dwb_conserving", batch="exact", reg=2, interval=0.03, callback=there)
     nodes, loading = called(tmp_path)
@@ -202,7 +203,7 @@ def test_ctrl_c_returns_what_there_is_and_leaves_nothing_running():
     """In a process of its own, with a cluster of its own, interrupted as from a terminal: all its processes are."""
     started = python("""
         from tests.engines.test_ray import run
-        def say(gathering):
+        def say(record):
             print("at work", flush=True)
         if __name__ == "__main__":
             result = run(tol=0, callback=say)

@@ -8,6 +8,8 @@ import io
 import os
 import struct
 import sys
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pyarrow
@@ -19,6 +21,7 @@ from PIL import Image as Pillow
 
 import barymesh as bm
 from barymesh.errors import FileError, MeasureError, OptionError
+from barymesh.resources import memory
 
 
 @pytest.fixture
@@ -260,24 +263,112 @@ def test_csv_with_a_header(tmp_path):
     np.testing.assert_array_equal(measure.points, [[1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize("name", ["weight", "Weights", " mass "])
-def test_csv_with_a_weight_column_anywhere(tmp_path, name):
-    (measure,) = bm.read_measures(csv_file(tmp_path, f"x,{name},y\n1,3,2\n3,1,4\n"))
+@pytest.mark.parametrize("column", ["heft", 2, "2"])
+def test_csv_with_weights_in_a_column_that_is_asked_for(tmp_path, column):
+    (measure,) = bm.read_measures(csv_file(tmp_path, "x,heft,y\n1,3,2\n3,1,4\n"), weight_column=column)
     np.testing.assert_array_equal(measure.points, [[1, 2], [3, 4]])
     np.testing.assert_allclose(measure.weights, [0.75, 0.25])
+    assert measure.names == ("x", "y")
 
 
-def test_csv_with_two_weight_columns(tmp_path):
-    refusal(csv_file(tmp_path, "x,weight,mass\n1,1,1\n"), "look like weights")
+@pytest.mark.parametrize("name", ["weight", "Weights", "mass"])
+def test_a_column_is_mass_only_if_it_is_asked_for(tmp_path, name):
+    """Height and weight of people are two coordinates."""
+    for path in (
+        csv_file(tmp_path, f"height,{name}\n180,70\n170,65\n"),
+        parquet_file(tmp_path, **{"height": [180.0, 170.0], name: [70, 65]}),
+    ):
+        (measure,) = bm.read_measures(path)
+        np.testing.assert_array_equal(measure.points, [[180, 70], [170, 65]])
+        np.testing.assert_allclose(measure.weights, 0.5)
+        assert measure.names == ("height", name)
 
 
-def test_csv_with_weights_only(tmp_path):
-    refusal(csv_file(tmp_path, "weight\n1\n2\n"))
+@pytest.mark.parametrize("columns", [["age", "height"], [4, 2], ["4", "height"], ("age", 2)])
+def test_columns_are_chosen_and_others_may_hold_text(tmp_path, columns):
+    text = "patient,height,weight,age\nSmith,180,70,41\nJones,170,65,58\n"
+    table = {"patient": ["Smith", "Jones"], "height": [180, 170], "weight": [70.5, 65.0], "age": [41, 58]}
+    for path in (csv_file(tmp_path, text), parquet_file(tmp_path, **table)):
+        (measure,) = bm.read_measures(path, columns=columns)
+        np.testing.assert_array_equal(measure.points, [[41, 180], [58, 170]])
+        assert measure.names == ("age", "height")
 
 
-@pytest.mark.parametrize("column", ["-1", "nan", "inf"])
-def test_csv_with_a_bad_weight(tmp_path, column):
-    refusal(csv_file(tmp_path, f"x,weight\n1,1\n2,{column}\n"), "not negative")
+def test_columns_of_a_table_without_names_are_numbered(tmp_path):
+    (measure,) = bm.read_measures(csv_file(tmp_path, "Smith,1,2\nJones,3,4\n"), columns=[3], weight_column=2)
+    np.testing.assert_array_equal(measure.points, [[2], [4]])
+    np.testing.assert_allclose(measure.weights, [0.25, 0.75])
+    assert measure.names is None
+
+
+def test_a_header_with_numbers_in_it_is_known_by_a_name_that_is_asked_for(tmp_path):
+    (measure,) = bm.read_measures(csv_file(tmp_path, "country,2019,2020\nIT,1,2\nFR,3,4\n"), columns=["2019", "2020"])
+    np.testing.assert_array_equal(measure.points, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"columns": ["depth"]}, ["no column 'depth'", "x, y, z"]),
+        ({"weight_column": "depth"}, ["no column 'depth'", "x, y, z"]),
+        ({"columns": [4]}, ["no column 4", "3 columns"]),
+        ({"columns": [-1]}, ["no column -1"]),
+    ],
+)
+def test_a_column_that_is_not_there(tmp_path, options, said):
+    refusal(csv_file(tmp_path, "x,y,z\n1,2,3\n"), *said, error=FileError, **options)
+    refusal(parquet_file(tmp_path, x=[1], y=[2], z=[3]), *said, error=FileError, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"columns": []}, "at least one"),
+        ({"columns": ["x", "x"]}, "once"),
+        ({"columns": ["x"], "weight_column": "x"}, "both"),
+        ({"columns": [0]}, "counted from 1"),
+        ({"columns": [True]}, "counted from 1"),
+        ({"weight_column": 1.5}, "no column"),
+    ],
+)
+def test_a_choice_of_columns_that_means_nothing(tmp_path, options, said):
+    with pytest.raises(OptionError, match=said):
+        bm.read_measures(csv_file(tmp_path, "x,y\n1,2\n"), **options)
+
+
+def test_two_columns_of_one_name(tmp_path):
+    path = csv_file(tmp_path, "x,y,y\n1,2,3\n")
+    refusal(path, "2 columns called 'y'", "number", error=FileError, columns=["y"])
+    (measure,) = bm.read_measures(path, columns=["x", 3])
+    np.testing.assert_array_equal(measure.points, [[1, 3]])
+
+
+def test_a_table_of_weights_only(tmp_path):
+    refusal(csv_file(tmp_path, "weight\n1\n2\n"), "no columns of coordinates", weight_column="weight")
+    refusal(parquet_file(tmp_path, weight=[1.0]), "no columns of coordinates", weight_column="weight")
+
+
+@pytest.mark.parametrize(("cell", "said"), [("-1", "negative"), ("nan", "NaN"), ("inf", "infinity")])
+def test_a_bad_weight_is_named_by_line_and_column(tmp_path, cell, said):
+    path = csv_file(tmp_path, f"x,heft\n1,1\n2,{cell}\n")
+    refusal(path, "line 3, heft", said, error=FileError, weight_column="heft")
+    path = parquet_file(tmp_path, x=[1.0, 2.0], heft=[1.0, float(cell)])
+    refusal(path, "row 2, heft", said, error=FileError, weight_column="heft")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("x;y\n1;2\n", "Semicolons?"),
+        ("1,5;2,5\n3,5;4,5\n", "Semicolons?"),
+        ("1;2\n3;4\n", None),
+        ("x\ty\n1\t2\n", "Tabs?"),
+        ("x,y\n1,2\n3;4\n", "Semicolons?"),
+    ],
+)
+def test_other_separators_are_named(tmp_path, text, name):
+    message = refusal(csv_file(tmp_path, text))
+    assert name is None or name in message
 
 
 @pytest.mark.parametrize(
@@ -299,9 +390,22 @@ def test_a_row_of_the_wrong_length_is_named_by_its_line(tmp_path, last):
 
 
 def test_a_cell_that_is_no_number_is_named_by_line_and_column(tmp_path):
-    refusal(csv_file(tmp_path, "x,depth\n1,2\n3,deep\n"), "line 3", "depth", "'deep'", error=FileError)
-    refusal(csv_file(tmp_path, "1,2\n3,deep\n"), "line 2", "column 2", "'deep'", error=FileError)
+    refusal(csv_file(tmp_path, "x,depth\n1,2\n3,deep\n"), "line 3", "depth", error=FileError)
+    refusal(csv_file(tmp_path, "1,2\n3,deep\n"), "line 2", "column 2", error=FileError)
     refusal(csv_file(tmp_path, "x,depth\n1,\n"), "line 2", "depth", error=FileError)
+
+
+@given(letters=st.text(st.sampled_from("abcdefg \\'-ßé"), min_size=3))
+def test_the_content_of_a_cell_is_never_quoted(tmp_path_factory, letters):
+    """It may be the name of a patient."""
+    folder, secret = tmp_path_factory.mktemp("private"), f"Zq{letters}"
+    for path in (
+        csv_file(folder, f"patient,age\n{secret},40\n", name="1.csv"),
+        csv_file(folder, f"1,2\n{secret},40\n", name="2.csv"),
+        csv_file(folder, f"patient,age\n40,41,{secret}\n", name="3.csv"),
+        parquet_file(folder, patient=[secret], age=[40]),
+    ):
+        assert "Zq" not in refusal(path).replace(str(folder), "")
 
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
@@ -311,12 +415,13 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
 
 def test_a_damaged_first_row_is_not_taken_for_a_header(tmp_path):
     """A header has no numbers; a row with some is data gone wrong, and must not vanish."""
-    refusal(csv_file(tmp_path, "1.5,oops\n2,3\n4,5\n"), "line 1", "'oops'", error=FileError)
+    refusal(csv_file(tmp_path, "1.5,oops\n2,3\n4,5\n"), "line 1", "column 2", error=FileError)
 
 
 @pytest.mark.parametrize("cell", ["nan", "NaN", "NA", "null", "inf", "-inf", "1e999"])
 def test_missing_and_infinite_cells_are_refused(tmp_path, cell):
-    refusal(csv_file(tmp_path, f"x,y\n1,2\n3,{cell}\n"), "NaN or infinity")
+    said = "not a number" if cell in ("NA", "null") else "NaN or infinity"
+    refusal(csv_file(tmp_path, f"x,y\n1,2\n3,{cell}\n"), "line 3, y", said, error=FileError)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", " , \n", "\ufeff"])
@@ -345,13 +450,13 @@ def test_a_csv_whose_name_looks_like_idx_is_still_a_csv(tmp_path):
 
 def test_parquet_is_read_as_csv_is(tmp_path, rng):
     x, y, weight = rng.normal(size=4), np.arange(4), rng.random(4)
-    (measure,) = bm.read_measures(parquet_file(tmp_path, x=x, weight=weight, y=y))
+    (measure,) = bm.read_measures(parquet_file(tmp_path, x=x, weight=weight, y=y), weight_column="weight")
     np.testing.assert_array_equal(measure.points, np.stack([x, y], axis=1))
     np.testing.assert_allclose(measure.weights, normalised(weight))
 
 
 def test_parquet_with_a_text_column(tmp_path):
-    refusal(parquet_file(tmp_path, x=[1.0, 2.0], place=["left", "right"]), "not numbers", error=FileError)
+    refusal(parquet_file(tmp_path, x=[1.0, 2.0], place=["left", "right"]), "place", "string", error=FileError)
 
 
 def test_parquet_with_missing_values(tmp_path):
@@ -456,14 +561,20 @@ def test_idx_truncated_in_its_data(tmp_path, rng):
     refusal(shortened(idx_file(tmp_path, rng.random((3, 4, 5)))), "truncated", "(3, 4, 5)", error=FileError)
 
 
-@pytest.mark.parametrize("kept", [4, 7, 15])
+@pytest.mark.parametrize("kept", [0, 1, 4, 7, 15])
 def test_idx_truncated_in_its_header(tmp_path, rng, kept):
     path = idx_file(tmp_path, rng.random((3, 4, 5)))
     path.write_bytes(path.read_bytes()[:kept])
     refusal(path, "header", error=FileError)
 
 
-@pytest.mark.parametrize("start", [b"", b"\0", b"\x89PNG", b"\0\0\x07\x03", b"\0\1\x08\x03"])
+def test_idx_that_is_too_long(tmp_path, rng):
+    path = idx_file(tmp_path, rng.integers(0, 256, (3, 4, 5)))
+    path.write_bytes(path.read_bytes() + b"more")
+    refusal(path, "too long", "(3, 4, 5)", error=FileError)
+
+
+@pytest.mark.parametrize("start", [b"\x89PNG", b"\0\0\x07\x03", b"\0\1\x08\x03"])
 def test_idx_with_other_first_bytes(tmp_path, start):
     path = tmp_path / "images-idx3-ubyte"
     path.write_bytes(start)
@@ -598,3 +709,84 @@ def test_no_damage_gets_past_the_errors_of_barymesh(tmp_path_factory, kind, data
         bm.read_measures(path)
     except bm.BarymeshError as error:
         assert str(path) in str(error)  # noqa: PT017
+
+
+# files that would fill the memory, and what is not a file at all
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A machine on which a megabyte is free."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+
+
+def packed_zeros(path, header, count):
+    """A file of a few kilobytes that unpacks to this header and so many zeros."""
+    with gzip.open(path, "wb") as file:
+        file.write(header)
+        for _ in range(count // 2**20):
+            file.write(bytes(2**20))
+    return path
+
+
+def npz_bomb(path, numbers):
+    np.savez_compressed(path, points=np.zeros((numbers, 2)))
+    return path
+
+
+def npz_with_a_bold_header(path):
+    """A header that announces far more than there is."""
+    inner = io.BytesIO()
+    np.lib.format.write_array_header_1_0(inner, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("points.npy", inner.getvalue() + bytes(100))
+    return path
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: packed_zeros(folder / "a.idx.gz", struct.pack(">BBBB2I", 0, 0, 8, 2, 4096, 4096), 2**24),
+        lambda folder: npz_bomb(folder / "a.npz", 2**20),
+        lambda folder: npz_with_a_bold_header(folder / "a.npz"),
+        lambda folder: csv_file(folder, "1,2\n" * 2**17),
+        lambda folder: parquet_file(folder, x=np.zeros(2**17)),
+        lambda folder: png_file(folder, np.zeros((512, 512), np.uint8)),
+    ],
+    ids=["idx.gz", "npz", "header", "csv", "parquet", "png"],
+)
+def test_a_file_that_does_not_fit_into_memory_is_refused_before_it_is_unpacked(tmp_path, make):
+    path = make(tmp_path)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        refusal(path, "memory is free", error=FileError)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_packed_file_is_not_unpacked_beyond_what_its_header_announces(tmp_path):
+    path = packed_zeros(tmp_path / "a.idx.gz", struct.pack(">BBBB2I", 0, 0, 8, 2, 8, 8), 2**26)
+    tracemalloc.start()
+    try:
+        refusal(path, "too long", error=FileError)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize("name", ["a.csv", "a.npy", "a.npz", "a.png", "a.parquet", "a.idx", "a.idx.gz"])
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    refusal(tmp_path / name, "a pipe", error=FileError)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices here")
+@pytest.mark.parametrize("name", ["a.csv", "a.npy", "a.npz", "a.png", "a.parquet", "a.idx", "a.idx.gz"])
+def test_a_device_is_refused(tmp_path, name):
+    (tmp_path / name).symlink_to("/dev/zero")
+    refusal(tmp_path / name, "a device", error=FileError)

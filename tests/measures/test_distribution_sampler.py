@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, special, stats
 
 import barymesh as bm
 from barymesh.errors import SamplerError
 from barymesh.measures import Discretisation
-from barymesh.measures.distribution import QUANTILES
 
 ON_THE_LINE = {
     "normal": stats.norm(1.0, 2.0),
@@ -32,32 +32,190 @@ def test_draws_have_the_moments_of_the_distribution(name, rng):
     assert draws.std() == pytest.approx(frozen.std(), rel=0.05)
 
 
-@pytest.mark.parametrize("name", ON_THE_LINE)
-def test_quantiles_integrate_bounded_functions(name):
-    """The midpoints of 2048 equal slices: no distribution function is off by more than one slice."""
-    frozen = ON_THE_LINE[name]
-    atoms = bm.Distribution(frozen).atoms(Discretisation())
+SKEW = [[2.0, 0.7], [0.7, 1.0]]
+SMOOTH = {
+    "normal": stats.norm(1.0, 2.0),
+    "uniform": stats.uniform(-1, 3),
+    "arcsine": stats.arcsine(),
+    "beta": stats.beta(0.5, 2.0),
+    "exponential": stats.expon(scale=0.3),
+    "gamma": stats.gamma(0.3),
+    "log-normal": stats.lognorm(0.5),
+    "student": stats.t(4),
+    "skew": stats.gumbel_r(),
+}
+
+
+@pytest.mark.parametrize("resolution", [0.05, 0.3, 2.0])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_quantiles_integrate_what_the_oracle_integrates(name, resolution):
+    """Sigmoids of about the width of the resolution, as the softmax is made of, against an integral in the plain."""
+    frozen, measure = SMOOTH[name], bm.Distribution(SMOOTH[name])
+    if name == "normal":
+        assert isinstance(measure.exact, bm.Gaussian)
+        measure.exact = None
+    atoms = measure.atoms(Discretisation(resolution=resolution))
     places, w = atoms.points[:, 0], atoms.weights
     assert (w > 0).all()
     assert w.sum() == pytest.approx(1.0, abs=1e-12)
-    assert w @ np.cos(places) == pytest.approx(frozen.expect(np.cos), abs=1 / QUANTILES)
-    for at in frozen.ppf([0.03, 0.2, 0.5, 0.77, 0.999]):
-        assert w[places <= at].sum() == pytest.approx(frozen.cdf(at), abs=1 / QUANTILES)
+    for centre in frozen.ppf([0.01, 0.3, 0.5, 0.9]):
+
+        def sigmoid(y, centre=centre):
+            return special.expit((y - centre) / resolution)
+
+        # integrated over the probabilities, so that densities may be infinite
+        cuts = np.unique(np.clip(frozen.cdf(centre + resolution * np.arange(-40, 41)), 1e-13, 1 - 1e-13))
+        ends = np.concatenate([[1e-13], cuts, [1 - 1e-13]])
+        exactly = sum(
+            integrate.quad(lambda u: sigmoid(frozen.ppf(u)), a, b, epsabs=1e-13, limit=200)[0]
+            for a, b in pairwise(ends)
+            if b > a
+        )
+        assert w @ sigmoid(places) == pytest.approx(exactly, abs=1e-9)
 
 
-def test_quantiles_of_the_normal_have_its_moments():
-    atoms = bm.Distribution(stats.norm(1.0, 2.0)).atoms(Discretisation())
-    assert atoms.weights @ atoms.points[:, 0] == pytest.approx(1.0, abs=1e-12)
-    assert atoms.weights @ (atoms.points[:, 0] - 1) ** 2 == pytest.approx(4.0, rel=2e-3)
+def test_a_normal_distribution_by_its_quantiles_gives_the_barycenter_of_the_gaussian():
+    support = np.linspace(-5, 5, 100)
+    for reg in (0.5, 0.05):
+        normals = [bm.Distribution(stats.norm(mean, std)) for mean, std in ((-1.0, 0.5), (0.3, 0.2), (1.5, 1.0))]
+        exact = bm.barycenter([normal.exact for normal in normals], support, reg=reg, tol=1e-9)
+        for normal in normals:
+            normal.exact = None
+        quantiles = bm.barycenter(normals, support, reg=reg, tol=1e-9)
+        assert 0.5 * np.abs(exact.weights - quantiles.weights).sum() < 1e-8
 
 
-def test_discrete_distributions_keep_to_their_values():
-    """Each value has its probability, to within one slice in 2048."""
-    atoms = bm.Distribution(stats.poisson(3.5)).atoms(Discretisation())
-    assert set(atoms.points[:, 0]) <= set(range(30))
-    for value in range(12):
-        mass = atoms.weights[atoms.points[:, 0] == value].sum()
-        assert mass == pytest.approx(stats.poisson.pmf(value, 3.5), abs=1 / QUANTILES)
+@pytest.mark.parametrize(
+    ("frozen", "expected"),
+    [
+        (stats.norm(1.5, 0.5), bm.Gaussian(1.5, 0.5)),
+        (stats.multivariate_normal([1.0], [[4.0]]), bm.Gaussian(1.0, 2.0)),
+        (
+            stats.multivariate_normal([1, 2], [[2.0, 0.7], [0.7, 1.0]]),
+            bm.Gaussian([1, 2], cov=[[2.0, 0.7], [0.7, 1.0]]),
+        ),
+        (stats.multivariate_normal(np.zeros(3)), bm.Gaussian(np.zeros(3), 1.0)),
+    ],
+)
+def test_normal_distributions_are_gaussians(frozen, expected):
+    measure = bm.Distribution(frozen)
+    assert repr(measure.exact) == repr(expected)
+    assert not measure.sampled_only
+    how = Discretisation(resolution=2.0)
+    np.testing.assert_array_equal(measure.atoms(how).points, expected.atoms(how).points)
+    support = bm.Support.regular([5] * expected.dimension, -2, 2)
+    (node,) = bm.Problem.create([frozen], support, reg=5.0).measures
+    assert isinstance(node, bm.Gaussian)
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        stats.multivariate_normal(np.zeros(4)),
+        stats.multivariate_normal([0, 0], [[1, 1], [1, 1]], allow_singular=True),
+        stats.dirichlet([1, 2, 3]),
+        stats.multivariate_t([0.0, 0.0]),
+    ],
+)
+def test_what_has_no_quadrature_is_sampled(frozen):
+    measure = bm.Distribution(frozen)
+    assert measure.sampled_only
+    how = Discretisation(samples=30, generator=lambda: np.random.default_rng(4))
+    np.testing.assert_array_equal(measure.atoms(how).points, measure.sample(30, np.random.default_rng(4)))
+    np.testing.assert_allclose(measure.atoms(how).weights, 1 / 30)
+
+
+def test_what_can_only_be_sampled_says_so():
+    assert bm.Sampler(lambda size, rng: rng.random(size)).sampled_only
+    for measure in (
+        bm.Gaussian(0, 1),
+        bm.Empirical([0.0]),
+        bm.Histogram([1.0]),
+        bm.Image([[1.0]]),
+        bm.Distribution(stats.gamma(3)),
+        bm.Distribution(stats.poisson(3)),
+    ):
+        assert not measure.sampled_only
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        stats.poisson(3.5),
+        stats.binom(6, 0.3),
+        stats.bernoulli(0.2),
+        stats.randint(-3, 5),
+        stats.geom(0.1),
+        stats.poisson(2.0, loc=0.5),
+        stats.rv_discrete(values=([-1.5, 0.25, 7.0], [0.2, 0.5, 0.3])),
+        stats.rv_discrete(values=([-1.5, 0.25, 7.0], [0.2, 0.5, 0.3]))(loc=2.0),
+    ],
+)
+def test_discrete_distributions_are_their_masses(frozen):
+    measure = bm.Distribution(frozen)
+    atoms = measure.atoms(Discretisation())
+    values = atoms.points[:, 0]
+    assert np.unique(values).size == values.size
+    np.testing.assert_allclose(atoms.weights, frozen.pmf(values), atol=1e-11)
+    assert frozen.pmf(values).sum() == pytest.approx(1.0, abs=2e-12)
+    assert not measure.sampled_only
+
+
+@pytest.mark.parametrize("frozen", [stats.randint(0, 10**7), stats.zipf(2.0), stats.nbinom(5, 0.001)])
+def test_discrete_distributions_of_too_many_values_are_quantiles(frozen):
+    """The midpoints of 2048 equal slices: no distribution function is off by more than one slice."""
+    measure = bm.Distribution(frozen)
+    assert measure.exact is None
+    atoms = measure.atoms(Discretisation(resolution=1.0))
+    for level in (0.1, 0.5, 0.9):
+        at = frozen.ppf(level)
+        assert atoms.weights[atoms.points[:, 0] <= at].sum() == pytest.approx(frozen.cdf(at), abs=1 / 2048)
+
+
+def test_heavy_tails_keep_their_mass_and_stay_within_reach():
+    """The costs of a Cauchy distribution are infinite; what is far out is at the edge of the support in any case."""
+    support = bm.Support.regular(100, -20, 20)
+    atoms = bm.Distribution(stats.cauchy()).atoms(Discretisation(support, resolution=0.1))
+    places, w = atoms.points[:, 0], atoms.weights
+    assert np.abs(places).max() <= 2001
+    for at in (-100.0, -10.0, -1.0, 0.0, 2.0, 30.0):
+        assert w[places <= at].sum() == pytest.approx(stats.cauchy.cdf(at), abs=2e-3)
+    far = bm.Support.regular(100, -1e4, 1e4)
+    atoms = bm.Distribution(stats.cauchy()).atoms(Discretisation(far, resolution=100.0))
+    assert np.abs(atoms.points).max() > 1e4
+
+
+class Bounded:
+    """Quantiles and draws, and nothing else of what scipy has."""
+
+    def rvs(self, size, random_state):
+        return random_state.random(size)
+
+    def ppf(self, levels):
+        return np.asarray(levels) ** 2
+
+
+def test_quantiles_alone_will_do():
+    atoms = bm.Distribution(Bounded()).atoms(Discretisation())
+    assert atoms.weights @ atoms.points[:, 0] == pytest.approx(1 / 3, abs=1e-12)
+    assert atoms.weights @ atoms.points[:, 0] ** 2 == pytest.approx(1 / 5, abs=1e-12)
+
+
+@pytest.mark.parametrize("ppf", [lambda u: np.full(np.shape(u), np.nan), lambda u: float(u), lambda u: "a"])
+def test_broken_quantiles_are_refused(ppf):
+    frozen = Bounded()
+    frozen.ppf = ppf
+    with pytest.raises(SamplerError, match=r"'Bounded'.*quantile"):
+        bm.Distribution(frozen).atoms(Discretisation())
+
+
+def test_a_gap_in_a_distribution_does_not_use_up_the_nodes():
+    histogram = stats.rv_histogram((np.array([1.0, 0.0, 1.0]), np.array([0.0, 1.0, 9.0, 10.0])), density=True)
+    atoms = bm.Distribution(histogram()).atoms(Discretisation(resolution=0.1))
+    places, w = atoms.points[:, 0], atoms.weights
+    assert w[places < 5].sum() == pytest.approx(0.5, abs=1e-9)
+    assert w @ np.cos(places) == pytest.approx((np.sin(1) + np.sin(10) - np.sin(9)) / 2, abs=1e-8)
+    assert atoms.weights.size < 4000
 
 
 def test_the_oracle_of_a_distribution_on_the_line_draws_nothing():
@@ -66,19 +224,6 @@ def test_the_oracle_of_a_distribution_on_the_line_draws_nothing():
         for seed in (1, 2)
     )
     np.testing.assert_array_equal(one.points, two.points)
-
-
-def test_multivariate_normal_is_sampled(rng):
-    cov = np.array([[2.0, 0.7, 0.0], [0.7, 1.0, 0.1], [0.0, 0.1, 0.5]])
-    measure = bm.Distribution(stats.multivariate_normal([1, 2, 3], cov))
-    assert measure.dimension == 3
-    draws = measure.sample(20_000, rng)
-    np.testing.assert_allclose(draws.mean(axis=0), [1, 2, 3], atol=5 * np.sqrt(2 / 20_000))
-    np.testing.assert_allclose(np.cov(draws.T), cov, atol=0.1)
-    how = Discretisation(samples=30, generator=lambda: np.random.default_rng(4))
-    atoms = measure.atoms(how)
-    np.testing.assert_array_equal(atoms.points, measure.sample(30, np.random.default_rng(4)))
-    np.testing.assert_allclose(atoms.weights, 1 / 30)
 
 
 @pytest.mark.parametrize(

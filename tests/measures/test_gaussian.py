@@ -238,3 +238,13 @@ def test_a_std_whose_square_is_out_of_range_is_refused_by_its_name(std):
     """The user gave a std, so the message must not speak of the smallest eigenvalue of a cov."""
     with pytest.raises(MeasureError, match="std"):
         bm.Gaussian(0.0, std)
+
+
+def test_a_gaussian_in_space_that_is_resolved_gives_no_warning():
+    """Warnings are errors here. As fine as 32 nodes along each axis are is enough at a large reg."""
+    for resolution in (1.0, 2.0, 10.0):
+        atoms = bm.Gaussian(np.zeros(3), 1.0).atoms(Discretisation(resolution=resolution))
+        moments = atoms.weights @ atoms.points**4
+        np.testing.assert_allclose(moments, 3.0, rtol=1e-9)
+    with pytest.warns(AccuracyWarning, match="3-D"):
+        bm.Gaussian(np.zeros(3), 1.0).atoms(Discretisation(resolution=0.1))

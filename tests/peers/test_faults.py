@@ -187,7 +187,7 @@ def jump(*_):
     ahead[0] = -3600.0 if ahead[0] > 0 else 3600.0
 signal.signal(signal.SIGUSR1, jump)
 time.time = lambda: true() + ahead[0]
-from barymesh.cli import app
+from barymesh.cli.app import app
 app()
 """
 

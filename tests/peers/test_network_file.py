@@ -121,7 +121,7 @@ def test_every_node_gets_a_private_kit(made):
         ("reg = 0.3", "", "'reg' is missing"),
         ("reg = 0.3", "reg = 0.3\nrge = 1", "unknown key 'rge'"),
         ("reg = 0.3", "reg = ", "not valid TOML"),
-        ("reg = 0.3", f"reg = {'9' * 6000}", "not valid TOML"),
+        ("reg = 0.3", f"reg = {'9' * 6000}", "a number that cannot be read"),
         ("format = 1", "format = 2", "format"),
         ('"sinkhorn"', '"dcwb"', "synchronous"),
         ('"sinkhorn"', '"magic"', "no method 'magic'"),
@@ -167,7 +167,7 @@ def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileError, match="There is no kit"):
         Kit.open(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileError, match="not a regular file"):
+    with pytest.raises(FileError, match="is a pipe"):
         NetworkFile.read(tmp_path / "pipe")
 
 

@@ -74,7 +74,7 @@ def _of_digit(name: str, topologies: tuple[str, ...]) -> tuple[str, ...]:
 
 def _shifted(runs: dict[tuple[str, str], Run], optimum: float) -> dict[tuple[str, str], Run]:
     for run in runs.values():
-        run.history.columns["dual_objective"] = run.history["gap"] + optimum
+        run.history.columns["dual_objective"] = run.history["dual_error"] + optimum
     return runs
 
 
@@ -90,8 +90,9 @@ def _run(name: str, topology: str, method: str, reference: np.ndarray, ends: tup
     feasibility = ends[2] * share
     history = History(
         {
-            "time": times, "dual_objective": gap, "consensus": decay[0], "feasibility": feasibility, "tv": decay[2],
-            "gap": gap, "activations": times, "messages": times, "bytes": times,
+            "time": times, "dual_objective": gap, "consensus": decay[0],
+            "consensus_distance": decay[0], "feasibility": feasibility, "tv": decay[2],
+            "dual_error": gap, "activations": times, "messages": times, "bytes": times,
         }
     )  # fmt: skip
     flat = np.full(reference.size, 1 / reference.size)

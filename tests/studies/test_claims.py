@@ -22,7 +22,7 @@ def falling(rate, start=1.0, floor=0.0):
 
 def run(topology, method, *, gap, consensus=None, tv=None, feasibility=None, status="finished"):
     columns = {
-        "time": TIMES, "gap": gap, "consensus": gap if consensus is None else consensus,
+        "time": TIMES, "dual_error": gap, "consensus_distance": gap if consensus is None else consensus,
         "feasibility": 0 * TIMES if feasibility is None else feasibility, "tv": gap if tv is None else tv,
     }  # fmt: skip
     rows = min(column.size for column in columns.values())
@@ -194,7 +194,7 @@ def test_the_ordering_is_by_what_a_run_ends_with():
     found = {one.measure: one for one in ordering(study(*runs))}
     assert list(found) == ["dual", "consensus", "feasibility", "tv"]
     assert found["dual"].methods == ("a2dwb", "sinkhorn", "dcwb", "a2dwb_naive")
-    assert found["dual"].values[:3] == tuple(run.history["gap"][-1] for run in (runs[0], runs[2], runs[1]))
+    assert found["dual"].values[:3] == tuple(run.history["dual_error"][-1] for run in (runs[0], runs[2], runs[1]))
     assert np.isnan(found["dual"].values[3])
     assert found["consensus"].methods[:3] == ("a2dwb", "dcwb", "sinkhorn")
     assert found["feasibility"].methods[2:] == ("a2dwb", "a2dwb_naive")

@@ -12,9 +12,11 @@ import pytest
 
 from barymesh.decentralized.build import choose_step
 from barymesh.engines.recorder import Recorder
+from barymesh.engines.simulate import simulate
 from barymesh.errors import FileError, NumericalError
+from barymesh.exact.reference import exact_reference
 from barymesh.network import as_network
-from barymesh.simulate import Options, exact_reference, simulate
+from barymesh.options import RunOptions
 from barymesh_a2dwb import experiments, fingerprints, running, runs
 from barymesh_a2dwb.experiments import StudySize, Variation, plan_study
 from barymesh_a2dwb.running import Forecast, run_study
@@ -96,11 +98,11 @@ def test_a_run_is_what_the_simulator_gives(whole, method):
     sampled = {"batch": 10} if method != "sinkhorn" else {}
     name = "sinkhorn" if method == "sinkhorn_sampled" else method
     expected = simulate(
-        case.problem, network, Options(method=name, duration=2, record_every=0.5, reference=True, **sampled)
+        case.problem, network, RunOptions(method=name, duration=2, record_every=0.5, reference=True, **sampled)
     )
     for column, values in expected.history.columns.items():
         np.testing.assert_allclose(run.history[column], values, rtol=1e-9, atol=1e-9, err_msg=column)
-    np.testing.assert_array_equal(run.history["consensus"], expected.history["consensus"])
+    np.testing.assert_array_equal(run.history["consensus_distance"], expected.history["consensus_distance"])
     np.testing.assert_array_equal(run.means[2.0], case.problem.weights @ expected.node_weights)
     assert set(run.means) == {1.0, 2.0}
     assert (run.means[1.0] != run.means[2.0]).any()
@@ -117,10 +119,12 @@ def test_the_optimum_is_certified_and_the_gap_of_a_history_is_relative_to_it(who
     np.testing.assert_array_equal(experiment.reference, reference.weights)
     assert 0 < experiment.gap < 1e-6
     for (_, method), run in experiment.runs.items():
-        np.testing.assert_allclose(run.history["gap"], run.history["dual_objective"] - experiment.optimum, atol=1e-12)
+        np.testing.assert_allclose(
+            run.history["dual_error"], run.history["dual_objective"] - experiment.optimum, atol=1e-12
+        )
         if method == "dcwb":
             # feasible duals are never below the optimum
-            assert (run.history["gap"] >= -experiment.gap).all()
+            assert (run.history["dual_error"] >= -experiment.gap).all()
 
 
 def test_a_run_that_converges_ends_early_and_stays_as_it_is(tiny):
@@ -189,7 +193,12 @@ def test_a_sweep_holds_the_last_values(whole):
     _, _, study = whole
     reg = next(sweep for sweep in study.sweeps if sweep.parameter == "reg")
     main = study.experiments["gaussian"].runs["cycle", "sinkhorn"].history
-    for name, column in (("dual", "gap"), ("consensus", "consensus"), ("feasibility", "feasibility"), ("tv", "tv")):
+    for name, column in (
+        ("dual", "dual_error"),
+        ("consensus", "consensus_distance"),
+        ("feasibility", "feasibility"),
+        ("tv", "tv"),
+    ):
         values = getattr(reg, name)
         assert values[0] == main[column][-1]
         assert values[1] != values[0]

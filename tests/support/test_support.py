@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
-from barymesh.errors import DimensionError, SupportError
+from barymesh.errors import AccuracyWarning, DimensionError, SupportError
 from barymesh.support.choice import CLOUD, COUNTS, TAIL, choose_support
 from barymesh.support.grid import recognise
 
@@ -258,6 +258,22 @@ def test_the_duplicates_named_are_duplicates(seed, n, d):
         bm.Support(points)
 
 
+# names of the coordinates
+
+
+def test_names_of_coordinates():
+    assert bm.Support([[0, 1], [2, 3]], names=["x", "y"]).names == ("x", "y")
+    assert bm.Support([0, 1]).names is None
+    assert bm.Support.regular((2, 2)).names is None
+    grid = bm.Support.regular((2, 2), reason="why")
+    named = grid.named(["a", "b"])
+    assert (named.names, named.reason, grid.names) == (("a", "b"), "why", None)
+    assert named.points is grid.points
+    for make in (lambda: bm.Support([0, 1], names=["x", "y"]), lambda: grid.named(["a"])):
+        with pytest.raises(SupportError, match="names"):
+            make()
+
+
 # the choice of a support
 
 
@@ -357,6 +373,89 @@ def test_tails_are_left_out():
     cut = stats.norm.isf(TAIL)
     assert support.grid.lower[0] == pytest.approx(-cut, abs=0.1)
     assert support.grid.upper[0] == pytest.approx(10 + 2 * cut, abs=0.2)
+
+
+# outliers and heavy tails
+
+
+def warned(measures, reg, words, **options):
+    """The choice for these measures, which comes with a warning that has these words."""
+    with pytest.warns(AccuracyWarning) as caught:
+        support = chosen(measures, reg, **options)
+    assert len(caught) == 1
+    for word in words:
+        assert word in str(caught[0].message)
+    return support
+
+
+@pytest.mark.parametrize("reg", [0.01, 1e-3, None])
+def test_one_outlier_does_not_stretch_the_support(rng, reg):
+    """One of 500 samples at 1e5: a spacing of 100 would show nothing of the others."""
+    clouds = [rng.normal(size=500) + shift for shift in (0, 3)]
+    without = chosen([bm.Empirical(cloud) for cloud in clouds], reg)
+    clouds[1][7] = 1e5
+    words = ["outliers", "0.001 of the mass", "0.002 of measure 1", "support="]
+    support = warned([bm.Empirical(cloud) for cloud in clouds], reg, words)
+    assert support.grid.lower[0] == pytest.approx(without.grid.lower[0])
+    assert without.grid.upper[0] < support.grid.upper[0] < 15
+    assert "0.001 of the mass" in support.reason
+
+
+def test_a_cauchy_distribution_gets_a_support_that_resolves_reg():
+    support = warned([stats_measure(stats.cauchy()), stats_measure(stats.cauchy(2))], 0.01, ["heavy tails"])
+    assert support.spacing <= 0.1
+    assert support.grid.lower[0] < -30
+    assert support.grid.upper[0] > 35
+
+
+def test_an_outlier_in_the_plane(rng):
+    cloud = rng.normal(size=(1000, 2))
+    cloud[3, 1] = -1e4
+    support = warned([bm.Empirical(cloud)], 0.05, ["0.001 of measure 0"])
+    assert support.grid.lower[1] > -15
+    assert support.grid.upper[0] == pytest.approx(cloud[:, 0].max())
+
+
+def stats_measure(frozen):
+    return bm.Distribution(frozen)
+
+
+LIGHT = {
+    "normal": stats.norm(),
+    "uniform": stats.uniform(-1, 2),
+    "exponential": stats.expon(),
+    "logistic": stats.logistic(),
+    "beta": stats.beta(0.5, 5),
+    "gamma": stats.gamma(2),
+    "log-normal": stats.lognorm(0.8),
+}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("reg", [1.0, 1e-6, None])
+def test_light_tails_are_kept_whole(name, reg):
+    """However fine a grid would have to be: all but the outermost 1e-4 of the mass is on it, without a warning."""
+    draws = LIGHT[name].rvs(size=5000, random_state=np.random.default_rng(5))
+    support = chosen([bm.Empirical(draws)], reg)
+    share = np.mean((draws < support.grid.lower[0]) | (draws > support.grid.upper[0]))
+    assert share <= 2.1e-4
+
+
+def test_heavy_tails_are_kept_where_reg_allows():
+    """At a large reg the whole range can be resolved."""
+    support = chosen([stats_measure(stats.cauchy())], 100.0)
+    assert support.grid.upper[0] > 1000
+
+
+def test_a_small_part_elsewhere_is_kept_if_the_rest_is_one_point():
+    """Nearly all the mass in one place: the rest is what there is to see."""
+    support = chosen([bm.Empirical([0.0, 5.0, 9.0], [0.98, 0.01, 0.01])], 1e-9)
+    assert (support.grid.lower, support.grid.upper) == ((0.0,), (9.0,))
+
+
+def test_a_second_cluster_is_no_outlier(rng):
+    cloud = np.concatenate([rng.normal(size=950), 1000 + rng.normal(size=50)])
+    assert chosen([bm.Empirical(cloud)], 1e-4).grid.upper[0] > 1000
 
 
 def test_all_mass_in_one_point():

@@ -41,7 +41,7 @@ def run_on(support, network="cycle", nodes=6, pictured=None, records=RECORDS):
         feasibility=0.0,
         reg=0.1,
         method="a2dwb",
-        status=bm.Status.FINISHED,
+        status=bm.Status.OUT_OF_TIME,
         iterations=10,
         seconds=0.5,
         history=bm.History({"time": 2.5 * np.arange(records), "consensus": np.ones(records)}),

@@ -14,13 +14,13 @@ from barymesh.viz.comparison import PALETTE, plot_runs
 TIMES = np.arange(6.0)
 WITH_REFERENCE = [
     "dual objective minus the optimum",
-    "consensus distance",
+    "consensus (mean L1 distance)",
     "feasibility residual",
     "total variation to the true barycenter",
 ]
 
 
-def run(gap=None, feasibility=None, **changes):
+def run(dual_error=None, feasibility=None, **changes):
     """A history of six records."""
     columns = {
         "time": TIMES,
@@ -28,7 +28,7 @@ def run(gap=None, feasibility=None, **changes):
         "consensus": np.exp(-TIMES),
         "feasibility": 0.01 * TIMES if feasibility is None else feasibility,
         "tv": 0.5 * np.exp(-0.1 * TIMES),
-        "gap": np.exp(-TIMES) if gap is None else gap,
+        "dual_error": np.exp(-TIMES) if dual_error is None else dual_error,
         "activations": 10 * TIMES,
         "messages": 20 * TIMES,
         "bytes": 160 * TIMES,
@@ -61,7 +61,7 @@ def test_a_run_with_a_reference_has_four_panels_true_to_the_numbers():
     figure = history.plot()
     assert drawn(figure).min() < 128
     assert titles(figure) == WITH_REFERENCE
-    for axes, column in zip(figure.axes, ("gap", "consensus", "feasibility", "tv"), strict=True):
+    for axes, column in zip(figure.axes, ("dual_error", "consensus", "feasibility", "tv"), strict=True):
         (line,) = lines(axes)
         np.testing.assert_array_equal(line.get_xdata(), history["time"])
         known = history[column] > 0
@@ -72,7 +72,7 @@ def test_a_run_with_a_reference_has_four_panels_true_to_the_numbers():
 
 
 def test_a_run_without_a_reference_has_three_panels():
-    history = without(run(), "tv", "gap")
+    history = without(run(), "tv", "dual_error")
     figure = history.plot()
     drawn(figure)
     assert titles(figure) == ["dual objective", *WITH_REFERENCE[1:3]]
@@ -82,16 +82,16 @@ def test_a_run_without_a_reference_has_three_panels():
 
 def test_a_reference_that_is_not_a_number_is_as_good_as_none():
     unknown = np.full(6, np.nan)
-    assert titles(run(gap=unknown, tv=unknown).plot()) == ["dual objective", *WITH_REFERENCE[1:3]]
+    assert titles(run(dual_error=unknown, tv=unknown).plot()) == ["dual objective", *WITH_REFERENCE[1:3]]
 
 
 def test_values_below_the_optimum_are_drawn_and_marked():
-    gap = np.array([2.0, 1.0, 0.1, -0.05, -0.2, -0.3])
-    figure = run(gap=gap).plot()
+    dual_error = np.array([2.0, 1.0, 0.1, -0.05, -0.2, -0.3])
+    figure = run(dual_error=dual_error).plot()
     drawn(figure)
     axes = figure.axes[0]
     assert axes.get_yscale() == "symlog"
-    np.testing.assert_array_equal(lines(axes)[0].get_ydata(), gap)
+    np.testing.assert_array_equal(lines(axes)[0].get_ydata(), dual_error)
     low, high = axes.get_ylim()
     assert low < -0.3
     assert high > 2.0
@@ -116,9 +116,9 @@ def test_a_run_that_stays_feasible_is_a_line_at_rounding(rounding):
     np.testing.assert_array_equal(lines(axes)[0].get_ydata(), 1e-16)
 
 
-@pytest.mark.parametrize("gap", [np.zeros(6), -np.ones(6), np.array([1.0, 0, 0, 0, 0, 0])])
-def test_strange_gaps_are_drawn(gap):
-    drawn(run(gap=gap).plot())
+@pytest.mark.parametrize("dual_error", [np.zeros(6), -np.ones(6), np.array([1.0, 0, 0, 0, 0, 0])])
+def test_strange_dual_errors_are_drawn(dual_error):
+    drawn(run(dual_error=dual_error).plot())
 
 
 def test_a_run_of_one_record_is_a_dot():
@@ -132,7 +132,7 @@ def test_a_run_without_records_is_drawn_without_an_error():
 
 
 def test_runs_are_drawn_together_with_a_legend_and_colours_of_their_own():
-    runs = {"dcwb": run(feasibility=np.zeros(6)), "a2dwb": run(gap=1 - TIMES), "other": run()}
+    runs = {"dcwb": run(feasibility=np.zeros(6)), "a2dwb": run(dual_error=1 - TIMES), "other": run()}
     figure = plot_runs(runs)
     drawn(figure)
     assert titles(figure) == WITH_REFERENCE
@@ -143,7 +143,7 @@ def test_runs_are_drawn_together_with_a_legend_and_colours_of_their_own():
         assert [line.get_color() for line in own] == list(PALETTE[:3])
         assert len({line.get_linestyle() for line in own}) == 3
     for line, history in zip(lines(figure.axes[0]), runs.values(), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), history["gap"])
+        np.testing.assert_array_equal(line.get_ydata(), history["dual_error"])
 
 
 def test_runs_of_different_length_share_the_time_axis():

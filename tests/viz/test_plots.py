@@ -78,6 +78,16 @@ def test_every_support_is_drawn_with_a_title(name):
     assert "gap 1.2e-06" in title or "gap 1.3e-06" in title
 
 
+@pytest.mark.parametrize("name", ["line", "scattered on the line", "plane", "cloud in the plane", "volume"])
+def test_coordinates_are_called_by_their_names(name):
+    support = SUPPORTS[name]
+    names = ["height", "age", "pulse"][: support.dimension]
+    figure = result_on(support.named(names)).plot()
+    texts = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel(), axes.get_title())]
+    for word in names:
+        assert any(word in text for text in texts)
+
+
 def test_computed_results_are_drawn(rng):
     result = bm.barycenter([rng.normal(size=8), rng.normal(size=8)], np.linspace(-3, 3, 25), reg=0.3)
     picture_of(result.plot())

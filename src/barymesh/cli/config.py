@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from barymesh import option_readers as read
 from barymesh.checks import real_number, whole_number
 from barymesh.errors import OptionError
 from barymesh.io.files import KINDS
+from barymesh.io.tables import Column
 from barymesh.measures import Gaussian
 from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
-from barymesh.option_model import Model, details, is_needed, option
+from barymesh.options import readers as read
+from barymesh.options.model import Model, details, is_needed, option
 
 # the commands that read a configuration file
 RUN, SIMULATE, COMPARE = "run", "simulate", "compare"
@@ -87,6 +88,21 @@ def read_paths(name: str, value: Any) -> list[Path]:
     return [read.path(name if len(values) == 1 else f"{name}[{k}]", one) for k, one in enumerate(values)]
 
 
+def read_column(name: str, value: Any) -> Column:
+    """The name of a column, or its number."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise OptionError(f"{name} is {value!r}; give the name of a column, or its number, counted from 1.")
+    return value
+
+
+def read_columns(name: str, value: Any) -> list[Column]:
+    """One column or several."""
+    values = value if isinstance(value, list | tuple) else [value]
+    if not values:
+        raise OptionError(f"{name} is empty; name at least one column, or leave it out for all.")
+    return [read_column(name if len(values) == 1 else f"{name}[{k}]", one) for k, one in enumerate(values)]
+
+
 def read_gaussians(name: str, value: Any) -> Gaussians:
     """A table with the fields of ``Gaussians``."""
     if isinstance(value, Gaussians):
@@ -151,6 +167,10 @@ class CommandOptions(Model):
         What bare arrays in .npy and .npz are: samples, image or histogram.
     invert : bool
         Whether dark pixels of images carry the mass.
+    columns : list of str or int
+        Columns of tables that are coordinates: names, or numbers counted from 1.
+    weight_column : str or int
+        Column of tables that holds the mass of each sample.
     output : path
         Folder for the results.
     resume : bool
@@ -167,6 +187,8 @@ class CommandOptions(Model):
     gaussians: Gaussians | None = option(None, *ON_A_NETWORK, reader=read_gaussians)
     kind: str | None = option(None, reader=read.one_of(*KINDS))
     invert: bool = option(False, reader=read.boolean)
+    columns: Sequence[Column] | None = option(None, reader=read_columns)
+    weight_column: Column | None = option(None, reader=read_column)
     output: Path = option(Path("out"), reader=read.path)
     resume: bool = option(False, RUN, reader=read.boolean)
     methods: Sequence[str] | None = option(None, *ON_A_NETWORK, reader=read_methods)
@@ -179,7 +201,13 @@ class CommandOptions(Model):
 
         if self.gaussians is not None:
             return self.gaussians.draw()
-        return read_measures(self.data or (), kind=self.kind, invert=self.invert)
+        return read_measures(
+            self.data or (),
+            kind=self.kind,
+            invert=self.invert,
+            columns=self.columns,
+            weight_column=self.weight_column,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ named with its line, key and value, and all of them at once."""
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import Field
@@ -13,9 +12,10 @@ from typing import Any
 
 from barymesh.cli.config import COMPARE, RUN, CommandOptions, Config
 from barymesh.errors import BarymeshError, ConfigError
+from barymesh.io.toml import read_toml, toml_text
 from barymesh.network.edge_file import SUFFIXES as EDGE_FILES
-from barymesh.option_model import documentation, first_sentence, read_value
 from barymesh.options import ENGINES, EXACT, Options, check_places
+from barymesh.options.model import documentation, first_sentence, read_value
 from barymesh.scenario.delays import Trace
 from barymesh.support.text import SUFFIXES as POINT_FILES
 
@@ -143,21 +143,3 @@ def _located(path: Path, text: str, key: str, message: str) -> str:
 def _line_of(key: str, text: str) -> int | None:
     pattern = re.compile(rf"""^\s*(\[+\s*)?["']?{re.escape(key)}["']?\s*[=.\]]""")
     return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), None)
-
-
-def toml_text(path: Path) -> str:
-    """The text of a TOML file."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise ConfigError(f"There is no configuration file {path}.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.") from error
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The contents of a TOML file."""
-    try:
-        return tomllib.loads(toml_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error

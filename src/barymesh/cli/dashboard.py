@@ -76,8 +76,8 @@ def dashboard(
             over, loop = asyncio.Event(), asyncio.get_running_loop()
             if attached:
                 # one that must not be waited for
-                told = (lambda: loop.call_soon_threadsafe(over.set),)
-                threading.Thread(target=_when_left, args=told, daemon=True).start()
+                end = (lambda: loop.call_soon_threadsafe(over.set),)
+                threading.Thread(target=_when_left, args=end, daemon=True).start()
             await serve(source, door, lambda address: _say(address, browser), over)
 
         asyncio.run(until_over())
@@ -127,7 +127,7 @@ def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
     assert beside.stdin is not None
     assert beside.stdout is not None
     try:
-        # it ends by itself if it cannot be, and has said why
+        # it ends by itself if it cannot start, and has printed why
         address = beside.stdout.readline().decode().strip()
         typer.echo(address or "There will be no dashboard.", err=True)
         code = work()

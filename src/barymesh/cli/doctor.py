@@ -21,6 +21,7 @@ import typer
 
 from barymesh import __version__
 from barymesh.cli.exit_codes import BAD_INPUT
+from barymesh.resources import cgroups
 from barymesh.resources.cores import ONE_THREAD, available_cores
 from barymesh.resources.memory import GIB, available_bytes
 
@@ -39,8 +40,6 @@ EXTRAS = {
     "tensorboard": "logging for TensorBoard",
     "mlflow": "logging to MLflow",
 }
-# where Linux tells the limits of a container
-CGROUP = Path("/sys/fs/cgroup")
 # below these, work of ordinary size is refused or fails
 LITTLE_MEMORY, LITTLE_DISK = GIB, GIB // 4
 # how close the trial's barycenter must be certified to be; it asks for about a hundredth of that
@@ -184,19 +183,14 @@ def _kernels() -> Iterator[Finding]:
 def _threads() -> Iterator[Finding]:
     import numba
 
-    cores, threads, quota = available_cores(), numba.get_num_threads(), _quota()
-    allowed = cores if quota is None else min(cores, quota)
-    told = [f"{name}={os.environ[name]}" for name in ONE_THREAD if name in os.environ]
-    found = f"{cores} cores, {threads} threads" + (f" ({', '.join(told)})" if told else "")
-    if quota is not None and quota < cores:
-        found += f", of which this container may use {quota:.3g}"
-    if threads > max(1, round(allowed)):
-        yield Finding(
-            "cores",
-            Severity.CARE,
-            found,
-            f"Set NUMBA_NUM_THREADS={max(1, int(allowed))}: more threads than cores wait for one another",
-        )
+    cores, threads, quota = available_cores(), numba.get_num_threads(), cgroups.core_quota()
+    settings = [f"{name}={os.environ[name]}" for name in ONE_THREAD if name in os.environ]
+    found = f"{cores} cores, {threads} threads" + (f" ({', '.join(settings)})" if settings else "")
+    if quota is not None:
+        found += f", limit of this container {quota:.3g} cores"
+    if threads > cores:
+        remedy = f"Set NUMBA_NUM_THREADS={cores}: more threads than cores wait for one another"
+        yield Finding("cores", Severity.CARE, found, remedy)
     else:
         yield Finding("cores", Severity.FINE, found)
 
@@ -240,10 +234,8 @@ def _clock() -> Iterator[Finding]:
 
 
 def _room() -> Iterator[Finding]:
-    free = available_bytes()
-    limit = _memory_limit()
-    if free is not None:
-        left = free if limit is None else min(free, limit)
+    left, limit = available_bytes(), cgroups.memory_limit()
+    if left is not None:
         found = f"{left / GIB:.1f} GiB free" + ("" if limit is None else f", limit {limit / GIB:.1f} GiB")
         yield _enough("memory", left, LITTLE_MEMORY, found, "Close other programs, or use smaller supports")
     for name, place in (("disk, here", Path.cwd()), ("disk, temporary files", Path(tempfile.gettempdir()))):
@@ -271,15 +263,15 @@ def _optional() -> Iterator[Finding]:
             for one in own
             if versions[one.name] and not one.specifier.contains(versions[one.name] or "", prereleases=True)
         ]
-        told = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
+        installed = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
         missing = [name for name, found in versions.items() if not found]
         if missing:
             yield Finding(part, Severity.ABSENT, f"{purpose}; missing: {', '.join(missing)}", install)
         elif old:
             wanted = ", ".join(f"{one.name}{one.specifier}" for one in old)
-            yield Finding(part, Severity.CARE, f"{told}; {wanted} is needed for {purpose}", install)
+            yield Finding(part, Severity.CARE, f"{installed}; {wanted} is needed for {purpose}", install)
         else:
-            yield Finding(part, Severity.FINE, f"{purpose}: {told}")
+            yield Finding(part, Severity.FINE, f"{purpose}: {installed}")
     if shutil.which("ffmpeg"):
         yield Finding("ffmpeg", Severity.FINE, f"animations in .mp4: {shutil.which('ffmpeg')}")
     else:
@@ -290,10 +282,10 @@ def _optional() -> Iterator[Finding]:
 def _compared(part: str, found: str, needed: str, more: str, remedy: str) -> Finding:
     from packaging.specifiers import SpecifierSet
 
-    told = f"{found}{f' in {more}' if more else ''}"
+    found_at = f"{found}{f' in {more}' if more else ''}"
     if SpecifierSet(needed).contains(found, prereleases=True):
-        return Finding(part, Severity.FINE, told)
-    return Finding(part, Severity.BROKEN, f"{told}; {needed} is needed", remedy)
+        return Finding(part, Severity.FINE, found_at)
+    return Finding(part, Severity.BROKEN, f"{found_at}; {needed} is needed", remedy)
 
 
 def _enough(part: str, left: float, little: float, found: str, remedy: str) -> Finding:
@@ -320,30 +312,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _quota(folder: Path = CGROUP) -> float | None:
-    """Cores that a container's limit amounts to, if there is one (cgroups, version 2 or 1)."""
-    try:
-        if (folder / "cpu.max").exists():
-            most, period = (folder / "cpu.max").read_text().split()
-        else:
-            most, period = ((folder / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
-        return float(most) / float(period) if most not in ("max", "-1") else None
-    except (OSError, ValueError):
-        return None
-
-
-def _memory_limit(folder: Path = CGROUP) -> int | None:
-    """What a container may have of memory, in bytes, if there is a limit (cgroups, version 2 or 1)."""
-    for file in (folder / "memory.max", folder / "memory" / "memory.limit_in_bytes"):
-        try:
-            most = int(file.read_text())
-        except (OSError, ValueError):
-            continue
-        # version 1 says "no limit" with a number larger than any memory
-        return most if most < 2**60 else None
-    return None
 
 
 def _print(findings: list[Finding], broken: bool) -> None:

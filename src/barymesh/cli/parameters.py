@@ -15,8 +15,9 @@ from barymesh.cli import completion
 from barymesh.cli.config import RUN, CommandOptions, Config
 from barymesh.cli.config_file import key_help, known_keys
 from barymesh.errors import WeightError
-from barymesh.option_model import is_needed, read_value
+from barymesh.io.tables import columns_from_text
 from barymesh.options import Options
+from barymesh.options.model import is_needed, read_value
 from barymesh.support.text import HELP as SUPPORT_HELP
 
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else.")]
@@ -51,6 +52,10 @@ FORMS = {
     "output": Form(("--output", "-o")),
     "support": Form(help=f"Where the barycenter lives: {SUPPORT_HELP}."),
     "weights": Form(help="Importance of each measure, as numbers joined by commas. Default: equal.", read=numbers),
+    "columns": Form(
+        help="Columns of tables that are coordinates, joined by commas: names, or numbers counted from 1.",
+        read=columns_from_text,
+    ),
     "cost": Form(complete=completion.one_of(completion.COSTS)),
 }
 # the flags of 'barymesh barycenter' are the keys of 'barymesh run'; the data are its argument, and without a network

@@ -206,6 +206,12 @@ def node(
         str | None, typer.Option("--as", help="What a plain array in .npy or .npz is: samples, image or histogram.")
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of an image carry the mass.")] = False,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of a table that are coordinates: names or numbers joined by commas.")
+    ] = None,
+    weight_column: Annotated[
+        str | None, typer.Option(help="Column of a table that holds the mass of each sample. Default: equal.")
+    ] = None,
     weight: Annotated[float, typer.Option(help="Weight of the measure; an ordinary node has 1.")] = 1.0,
     epsilon: Annotated[
         float | None, typer.Option(help="Differential privacy for each record of the data: strong with 1, weak with 8.")
@@ -242,17 +248,21 @@ def node(
       barymesh node our-kit --data samples.csv --epsilon 1 --delta 1e-6
     """
 
+    from barymesh.io.tables import columns_from_text
+
     def work() -> int:
         write_logs(log, "ERROR" if quiet else "INFO", {"kit": kit.name})
         budget = _budget(epsilon, delta)
+        chosen = {"columns": columns_from_text(columns), "weight_column": weight_column}
+        reading = {"kind": kind, "invert": invert, **chosen}
         if check:
-            return _check(kit, data, weight, {"budget": budget, "kind": kind, "invert": invert}, as_json)
+            return _check(kit, data, weight, {"budget": budget, **reading}, as_json)
         output = writable_folder(kit / FOLDER if folder is None else folder)
         linger = None if stay else LINGER
         return while_watched(
             watched,
             _watchable(kit) if watched else kit,
-            lambda: _node(kit, data, kind, invert, weight, budget, output, duration, linger, as_json),
+            lambda: _node(kit, data, reading, weight, budget, output, duration, linger, as_json),
         )
 
     finish(work, as_json)
@@ -353,7 +363,7 @@ def _watchable(kit: Path) -> Path:
 
 
 def _node(
-    kit_folder: Path, data: Path, kind: str | None, invert: bool, weight: float, budget: PrivacyBudget | None,
+    kit_folder: Path, data: Path, reading: dict[str, Any], weight: float, budget: PrivacyBudget | None,
     folder: Path, duration: float | None, linger: float | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the node, and print its result. Returns the exit code."""
@@ -364,7 +374,7 @@ def _node(
     from barymesh.peers.node import open_peer
 
     kit = Kit.open(kit_folder)
-    measure = read_measure(data, kind, invert)
+    measure = read_measure(data, **reading)
 
     async def run() -> tuple[Peer, Ending, list[int]]:
         peer = await open_peer(kit, measure, weight, folder, budget)

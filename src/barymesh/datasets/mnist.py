@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import math
 import os
-import struct
-import zlib
 from functools import lru_cache
 from importlib.util import find_spec
 from os.path import exists, isdir, isfile
@@ -22,6 +18,7 @@ from numpy.typing import NDArray
 from barymesh.datasets.digits import Collection, Digits, check_request
 from barymesh.errors import FileError, OptionError
 from barymesh.io.atomic import replacing
+from barymesh.io.idx import read_idx
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
@@ -119,7 +116,7 @@ def _idx(path: Path) -> Collection:
     """The images and labels of two IDX files, every field of them checked."""
     images_file = _images_file(path)
     labels_file = _labels_beside(images_file)
-    images, labels = _read_idx(images_file, axes=3), _read_idx(labels_file, axes=1)
+    images, labels = _bytes(images_file, "images", 3), _bytes(labels_file, "labels", 1)
     if images.shape[1:] != (SIDE, SIDE):
         height, width = images.shape[1:]
         raise FileError(f"{images_file} holds images of {height} x {width} pixels; MNIST's are {SIDE} x {SIDE}.")
@@ -167,36 +164,15 @@ def _labels_beside(images: Path) -> Path:
     raise FileError(f"Beside {images} there is no file of labels; it is called {' or '.join(spellings)}.")
 
 
-def _read_idx(file: Path, axes: int) -> Bytes:
-    """The array in an IDX file of unsigned bytes.
-
-    The header has ``1 + axes`` big-endian numbers of 4 bytes: the magic number ``0x0800 + axes``, then the shape.
-    """
-    try:
-        raw = file.read_bytes()
-        # by content, as browsers unpack .gz files and keep their name; IDX files start with two zeros
-        if raw.startswith(b"\x1f\x8b"):
-            raw = gzip.decompress(raw)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileError(f"{file} is truncated or damaged inside its gzip packing ({error}). Get it again.") from error
-    except OSError as error:
-        raise FileError(f"{file} cannot be read: {error.strerror or error}.") from error
-    start = 4 + 4 * axes
-    if len(raw) < start:
-        raise FileError(f"{file} is truncated: {len(raw)} bytes, where the header alone has {start}. Get it again.")
-    magic, *shape = struct.unpack_from(f">{1 + axes}I", raw)
-    wanted = 0x0800 + axes
-    if magic != wanted:
+def _bytes(file: Path, what: str, axes: int) -> Bytes:
+    """The array in an IDX file, if it has so many axes and its numbers are unsigned bytes."""
+    array = read_idx(file)
+    if array.ndim != axes or array.dtype != np.uint8:
         raise FileError(
-            f"{file} has the magic number {magic}; an IDX file of {'images' if axes == 3 else 'labels'} has {wanted}."
+            f"{file} holds an array of {array.ndim} axes and type {array.dtype}; MNIST's {what} are an array of {axes} "
+            "axes and type uint8."
         )
-    needed = start + math.prod(shape)
-    if len(raw) != needed:
-        raise FileError(
-            f"{file} is {'truncated' if len(raw) < needed else 'too long'}: {len(raw)} bytes, where its header, of "
-            f"shape {tuple(shape)}, wants {needed}. Get it again."
-        )
-    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
+    return array
 
 
 def _wrong_counts(labels: Bytes) -> str | None:

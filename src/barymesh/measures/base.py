@@ -43,6 +43,13 @@ class Atoms:
         kept = weights[index]
         return cls(table, index, kept / kept.sum(), grid)
 
+    def without(self, least: float) -> Atoms:
+        """The same without the atoms that weigh less than ``least``."""
+        if self.weights.min() >= least:
+            return self
+        kept = self.weights >= least
+        return Atoms(self.table, self.index[kept], self.weights[kept] / self.weights[kept].sum(), self.grid)
+
 
 @dataclass(frozen=True)
 class Discretisation:
@@ -57,15 +64,19 @@ class Discretisation:
 class Measure(ABC):
     """A probability measure on R^d: what all kinds of measures share.
 
-    Derive from it for a kind of your own. ``sampled_only``: whether samples are all that can be had of it.
+    Derive from it for a kind of your own.
     """
-
-    sampled_only = False
 
     @property
     @abstractmethod
     def dimension(self) -> int | None:
         """d, or None for a histogram that takes its points from the support."""
+
+    @property
+    def sampled_only(self) -> bool:
+        """Whether nothing is known of the measure but draws: its atoms are then a sample, and on a network nodes draw
+        ever more."""
+        return False
 
     @abstractmethod
     def sample(self, size: int, rng: np.random.Generator) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,6 +20,8 @@ class Empirical(Measure):
         Where the mass is; a flat list is on the line.
     weights : array (N,), optional
         How much of it, normalised to sum 1. Equal by default.
+    names : list of d str, optional
+        What the coordinates are called, in tables and plots.
 
     Examples
     --------
@@ -26,7 +30,9 @@ class Empirical(Measure):
     array([0.25, 0.75])
     """
 
-    def __init__(self, points: ArrayLike, weights: ArrayLike | None = None) -> None:
+    def __init__(
+        self, points: ArrayLike, weights: ArrayLike | None = None, *, names: Sequence[str] | None = None
+    ) -> None:
         self.points = as_points(points, "A measure given by samples")
         count = self.points.shape[0]
         if weights is None:
@@ -37,6 +43,13 @@ class Empirical(Measure):
                 raise MeasureError(
                     f"A measure has {count} samples but weights of shape {self.weights.shape}; give one weight each."
                 )
+
+        self.names = None if names is None else tuple(map(str, names))
+        if self.names is not None and len(self.names) != self.dimension:
+            raise MeasureError(
+                f"A measure has samples in {self.dimension} dimensions and {len(self.names)} names for them; give one "
+                "name for each."
+            )
 
     @property
     def dimension(self) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from barymesh.checks import as_floats, whole_number
-from barymesh.errors import AccuracyWarning, DimensionError, MeasureError
+from barymesh.errors import AccuracyWarning, DimensionError, MeasureError, warn
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_points
 
 # nodes that weigh less than this are left out: together they are below rounding
@@ -136,19 +135,20 @@ class Gaussian(Measure):
         if self.order is not None:
             return [self.order] * self.dimension
         finest = NODES_PER_RESOLUTION
-        if _node_count(widths, finest) > MOST_NODES:
+        # in space the smallest orders take a few more, and may be fine enough
+        most = max(MOST_NODES, _node_count(widths, 0.0))
+        if _node_count(widths, finest) > most:
             low, high = 0.0, finest
             for _ in range(20):
                 middle = (low + high) / 2
-                low, high = (middle, high) if _node_count(widths, middle) <= MOST_NODES else (low, middle)
+                low, high = (middle, high) if _node_count(widths, middle) <= most else (low, middle)
             finest = low
-        if finest < FEWEST_PER_RESOLUTION:
-            warnings.warn(
+        if finest < FEWEST_PER_RESOLUTION and _node_count(widths, FEWEST_PER_RESOLUTION) > most:
+            warn(
                 f"The quadrature of a {self.dimension}-D Gaussian is too coarse for this reg and support: "
-                f"it would need {_node_count(widths, FEWEST_PER_RESOLUTION)} nodes, {MOST_NODES} is the most. "
+                f"it would need {_node_count(widths, FEWEST_PER_RESOLUTION)} nodes, {most} is the most. "
                 "Use a larger reg, a finer support where its spacing is the limit, or samples of the Gaussian.",
                 AccuracyWarning,
-                stacklevel=2,
             )
         return [order_for(width, finest) for width in widths]
 

@@ -28,8 +28,6 @@ class Sampler(Measure):
     3
     """
 
-    sampled_only = True
-
     def __init__(self, function: Callable[[int, np.random.Generator], Any]) -> None:
         self.function = function
         self._dimension: int | None = None
@@ -38,6 +36,10 @@ class Sampler(Measure):
     @property
     def dimension(self) -> int | None:
         return self._dimension
+
+    @property
+    def sampled_only(self) -> bool:
+        return True
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         name = getattr(self.function, "__name__", repr(self.function))

@@ -41,6 +41,8 @@ class Network:
         What to call it.
     positions : array (m, 2), optional
         Where to draw the nodes.
+    connected : bool, default=True
+        Whether a network that is not connected is refused.
 
     Attributes
     ----------

@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import secrets
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.io.atomic import write_text
+from barymesh.io.toml import read_toml
 from barymesh.io.validation import explained
 from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network.topology import Network
@@ -39,8 +39,6 @@ _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 # safe as the name of a folder and in a shell
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ALL_INTERFACES = re.compile(r"tcp://(\*|0\.0\.0\.0|\[[0:]+\]):\d+")
-# a network file is far shorter; the path may name any file, and no more than this is read of it
-_FILE_LIMIT = 2**24
 
 _HEAD = """\
 # A network of barymesh. This file is public: it holds no secret. Every node needs exactly this file; any change of it
@@ -390,19 +388,6 @@ def _write_kit(network: NetworkFile, name: str, folder: Path, listen: str | None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    if path.exists() and not path.is_file():
-        raise FileError(f"{path} is not a regular file. Name the file that `barymesh network create` made.")
-    try:
-        with path.open("rb") as file:
-            text = file.read(_FILE_LIMIT).decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise FileError(
-            f"There is no file {path}. `barymesh network create` and `barymesh network accept` make it."
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read: {error}.") from error
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        # a plain ValueError: an integer with thousands of digits
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+    if not path.exists():
+        raise FileError(f"There is no file {path}. `barymesh network create` and `barymesh network accept` make it.")
+    return read_toml(path)

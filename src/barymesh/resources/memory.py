@@ -6,12 +6,19 @@ import os
 from pathlib import Path
 
 from barymesh.errors import NotEnoughMemoryError
+from barymesh.resources import cgroups
 
 GIB = 1024**3
 
 
 def available_bytes() -> int | None:
-    """Memory the operating system would still hand out, or None where it does not tell."""
+    """Memory that this process can still get: what the machine has free, or less if its container has a limit. None
+    where the operating system does not say."""
+    known = [amount for amount in (_free_on_machine(), cgroups.memory_left()) if amount is not None]
+    return min(known, default=None)
+
+
+def _free_on_machine() -> int | None:
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
@@ -23,7 +30,7 @@ def available_bytes() -> int | None:
 
 
 def require(needed: int, what: str, remedy: str) -> None:
-    """Raise NotEnoughMemoryError if ``needed`` bytes are more than the machine has free."""
+    """Raise NotEnoughMemoryError if ``needed`` bytes are more than this process can get."""
     free = available_bytes()
     if free is not None and needed > free:
         raise NotEnoughMemoryError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,8 @@ class Support:
         The points; a flat list is on the line.
     reason : str, default=""
         Why these points were chosen, if the program chose them.
+    names : list of d str, optional
+        What the coordinates are called, in tables and plots.
 
     Attributes
     ----------
@@ -46,7 +49,7 @@ class Support:
     Support(3 points in 2 dimensions)
     """
 
-    def __init__(self, points: ArrayLike, *, reason: str = "") -> None:
+    def __init__(self, points: ArrayLike, *, reason: str = "", names: Sequence[str] | None = None) -> None:
         given = np.array(as_floats(points, "The support", SupportError))
         if given.ndim == 1:
             given = given[:, None]
@@ -60,6 +63,7 @@ class Support:
         self.points: Floats = given
         self.grid: Grid | None = recognise(given)
         self.reason = reason
+        self.names = self._checked_names(names)
         if self.grid is None:
             _refuse_duplicates(given)
 
@@ -132,8 +136,32 @@ class Support:
         count = math.prod(grid.shape)
         memory.require(16 * count * grid.dimension, f"A support of {count} grid points", "Use a coarser grid.")
         support = cls.__new__(cls)
-        support.points, support.grid, support.reason = grid.points, grid, reason
+        support.points, support.grid, support.reason, support.names = grid.points, grid, reason, None
         return support
+
+    def named(self, names: Sequence[str] | None) -> Support:
+        """The same points, with names for the coordinates.
+
+        Parameters
+        ----------
+        names : list of d str, optional
+            One for each coordinate, or None for no names.
+
+        Returns
+        -------
+        Support
+            With the same arrays.
+        """
+        support = copy.copy(self)
+        support.names = self._checked_names(names)
+        return support
+
+    def _checked_names(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        if names is not None and len(names) != self.dimension:
+            raise SupportError(
+                f"The support has {self.dimension} coordinates and {len(names)} names for them; give one name for each."
+            )
+        return None if names is None else tuple(map(str, names))
 
     @property
     def size(self) -> int:
@@ -153,12 +181,16 @@ class Support:
         steps = extent / np.maximum(counts - 1, 1)
         return float(steps[extent > 0].max(initial=0.0)) or 1.0
 
+    @property
+    def box(self) -> str:
+        """The box around the points in words, such as "[0, 2] x [0, 1]"."""
+        ends = zip(self.points.min(axis=0), self.points.max(axis=0), strict=True)
+        return " x ".join(f"[{low:g}, {high:g}]" for low, high in ends)
+
     def __repr__(self) -> str:
         if self.grid is None:
             return f"Support({self.size} points in {self.dimension} dimensions)"
-        sides = " x ".join(map(str, self.grid.shape))
-        spans = " x ".join(f"[{low:g}, {high:g}]" for low, high in zip(self.grid.lower, self.grid.upper, strict=True))
-        return f"Support({sides} grid on {spans})"
+        return f"Support({' x '.join(map(str, self.grid.shape))} grid on {self.box})"
 
 
 def as_support(given: Any) -> Support:

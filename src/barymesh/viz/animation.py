@@ -1,4 +1,4 @@
-"""The nodes of a network on their way to one estimate, as an animation."""
+"""An animation of the estimates of a network's nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barymesh.io.atomic import replacing, write_text
 from barymesh.subsample import evenly
 from barymesh.viz.comparison import label_plainly
 from barymesh.viz.network_plot import draw_edges
-from barymesh.viz.plots import COLOURS, INK, curve_scale, picture_options
+from barymesh.viz.plots import COLOURS, INK, axis_name, curve_scale, picture_options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from barymesh.support.points import Support
 
 Floats = NDArray[np.floating[Any]]
-# shows the moment with this number, and changes what is already drawn
+# changes what is drawn to the frame with this number
 Update = Callable[[int], object]
 
-# pictures that make a smooth animation and a small file
+# enough frames for a smooth animation in a small file
 MOST_FRAMES = 200
 MOST_IMAGES = 9
-# distances below this share of the largest look the same
+# smaller shares of the largest distance have the same colour
 FADED = 1e-3
-# the share of all curves that fit into the picture to their top
+# the share of all curves that are shown to their top
 USUAL_PEAKS = 0.97
 NODE_COLOURS = "viridis"
 # matplotlib takes the symbols on the buttons from the web; these are in every font
@@ -97,7 +97,7 @@ def animate(result: Result, *, frames: int | None, fps: int) -> FuncAnimation:
 
     title = figure.suptitle("", fontsize=12)
     show(most - 1)
-    # once, so that nothing moves between the pictures
+    # laid out once, so that nothing moves between frames
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     return FuncAnimation(figure, show, frames=most, interval=1000 / whole_number("fps", fps, 1), blit=False)
@@ -107,7 +107,7 @@ def save_animation(animation: FuncAnimation, path: Path, fps: int) -> None:
     """Write a .gif, a .mp4 or a page .html that needs nothing else. An old file is replaced only by a whole one."""
     check_kind(path)
     if path.suffix.lower() == ".html":
-        # the limit is for notebooks, and would leave out the end without a word
+        # the limit is meant for notebooks, and would drop the end silently
         with rc_context({"animation.embed_limit": 2.0**12}):
             player = animation.to_jshtml(fps=fps, default_mode="once")
         page = re.sub(r"<link[^>]*>", lambda _: BUTTONS, player)
@@ -122,7 +122,7 @@ def save_animation(animation: FuncAnimation, path: Path, fps: int) -> None:
 
 
 def check_kind(path: Path) -> None:
-    """Refuse a kind of file that cannot be written here."""
+    """Raise OptionError for a kind of file that cannot be written here."""
     kind = path.suffix.lower()
     if kind not in (".gif", ".mp4", ".html"):
         raise OptionError(f"An animation ends in .gif, .mp4 or .html; {path.name!r} does not.")
@@ -157,7 +157,7 @@ def _draw_network(panel: Any, network: Network, nodes: NDArray[np.intp], distanc
 
 
 def _distance_norm(distances: Floats) -> Normalize:
-    """Logarithmic, so that the last digits of agreement are seen too."""
+    """A logarithmic scale, so that small distances are visible too."""
     largest = float(distances.max())
     if largest <= 0:
         return Normalize(0, 1)
@@ -179,9 +179,9 @@ def _draw_curves(panel: Any, support: Support, shown: Floats, mean: Floats) -> U
     bold.set_label("their mean")
     axes.legend(loc="upper right", frameon=False, fontsize=9)
     axes.set_title("estimates of the nodes", fontsize=10)
-    axes.set_xlabel("position")
+    axes.set_xlabel(axis_name(support, 0, "position"))
     axes.set_ylabel(label)
-    # a few sharp peaks may leave the picture, so that the rest fills it
+    # a few sharp peaks are cut off, so that the other curves fill the panel
     axes.set_ylim(0, 1.1 * max(float(np.quantile(curves.max(axis=2), USUAL_PEAKS)), float(middle.max())))
 
     def update(frame: int) -> None:
@@ -242,8 +242,8 @@ def _draw_cloud(panel: Any, support: Support, mean: Floats) -> Update:
     )
     panel.colorbar(dots, ax=axes, label="weight")
     axes.set_title("mean estimate", fontsize=10)
-    axes.set_xlabel("first coordinate")
-    axes.set_ylabel("second coordinate")
+    axes.set_xlabel(axis_name(support, 0, "first coordinate"))
+    axes.set_ylabel(axis_name(support, 1, "second coordinate"))
     axes.set_aspect("equal", adjustable="datalim")
     if support.dimension > 2:
         axes.text(0.02, 0.02, f"2 of {support.dimension} coordinates", transform=axes.transAxes, fontsize=8)

@@ -1,7 +1,7 @@
 """Interactive figures for pages in a browser: curves over time, measures on the line, images.
 
-The figures are transparent and leave the colours of text and grid to the page: ``PAINT`` is the script that sets them,
-for a light page or a dark one. Loads Bokeh, which the extra ``barymesh[report]`` brings.
+The figures are transparent, and the page sets the colours of text and grid: ``PAINT`` is the script that does it, for a
+light page or a dark one. Needs Bokeh, of the extra ``barymesh[report]``.
 """
 
 # ruff: noqa: RUF001 (dashes are meant)
@@ -44,20 +44,20 @@ Dash = Literal["solid", "dashed", "dotdash", "dotted"]
 Mark = Literal["circle", "x"]
 Limits = tuple[float, float]
 
-# tags by which the page finds what to paint
+# tags by which the script finds what to paint
 BELOW, LEVEL, OUTLINE = "below", "level", "outline"
-# the page's own ink, whatever colour that is
+# stands for the colour of the page's text
 INK = "#000000"
-# where there are too many curves for a colour each
+# one of many curves that are not distinguished
 ONE_OF_MANY = "#0072B2"
-# ticks on a logarithmic axis in plain words: 0.01, 10⁻⁵, 2·10⁻⁵
+# labels of a logarithmic axis: 0.01, 10⁻⁵, 2·10⁻⁵
 POWERS = """
 if (tick >= 1e-3 && tick < 1e5) return tick.toLocaleString("en", {maximumSignificantDigits: 3});
 const exponent = Math.floor(Math.log10(tick) + 1e-9), digit = Number((tick / 10 ** exponent).toPrecision(2));
 const power = "10" + String(exponent).replace(/./g, c => c == "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]);
 return digit == 1 ? power : digit + "·" + power;
 """
-# places of ticks on a logarithmic axis; Bokeh's own lie evenly, and so crowded, where there are less than two decades
+# ticks of a logarithmic axis; those of Bokeh are evenly spaced, and crowded, below two decades
 PLACES = """
 const low = Math.min(cb_data.start, cb_data.end), high = Math.max(cb_data.start, cb_data.end);
 const decades = Math.log10(high / low);
@@ -77,8 +77,8 @@ return ticks.filter(tick => tick >= low && tick <= high);
 """
 # numbers at the pointer
 NUMBER = 'return isFinite(value) ? String(Number(value.toPrecision(4))) : "–"'
-# paint(document, {text, line, grid, below, own}): the colours of all models in a Bokeh document. own: a function from
-# the colour of a curve to the one it has on this page. colours(): these, from the page's style
+# paint(document, {text, line, grid, below, own}) sets the colours of all models in a Bokeh document; own maps the
+# colour of a curve to its colour on this page. colours() reads them from the style of the page
 PAINT = """
 function colours() {
   const style = getComputedStyle(document.documentElement);
@@ -111,7 +111,7 @@ function paint(document, colours) {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line in a figure, found by its name. ``mark``: a sign at its last point."""
+    """A line in a figure, with its name. ``mark``: a marker at its last point."""
 
     name: str
     x: Floats
@@ -124,8 +124,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Frame:
-    """What is around the curves. ``limits``: the part of the vertical axis that is shown; None for what the curves take
-    at any time. ``level``: a value that is marked, with all below it. ``dots``: one at each point."""
+    """The axes and labels around the curves. ``limits``: of the vertical axis; None to fit the curves at any time.
+    ``level``: a value that is marked, with the area below it. ``dots``: whether each point has one."""
 
     title: str
     x_label: str
@@ -163,7 +163,7 @@ def measures_figure(
 
 
 def curve_columns(curves: Sequence[Curve], frame: Frame) -> dict[str, NDArray[np.float32]]:
-    """All curves over the same places "x", as "y0", "y1" and so on; "anchor" is where the pointer finds them."""
+    """All curves over the same "x", as "y0", "y1" and so on; the pointer snaps to "anchor"."""
     x = np.unique(np.concatenate([curve.x for curve in curves] or [np.empty(0)]))
     columns = {f"y{place}": _at(curve, x) for place, curve in enumerate(curves)}
     if frame.limits is None:
@@ -187,7 +187,7 @@ def estimates_figure(z: Floats, estimates: Floats, mean: Curve, frame: Frame, x_
 
 
 def estimate_columns(z: Floats, estimates: Floats) -> dict[str, list[NDArray[np.float32]]]:
-    """The points of many curves."""
+    """The columns of many curves."""
     return {"xs": [_small(z)] * len(estimates), "ys": [_small(row) for row in estimates]}
 
 
@@ -203,7 +203,7 @@ def cloud_figure(points: Floats, weights: Floats, title: str, height: int = 300)
 
 
 def cloud_columns(points: Floats, weights: Floats) -> dict[str, NDArray[np.float32]]:
-    """Dots for weighted points; those that could not be seen are left out."""
+    """Dots for weighted points; invisibly small ones are left out."""
     area = weights / (weights.max() or 1.0)
     seen = area > 1e-3
     size = 2 + 22 * np.sqrt(area[seen])
@@ -211,7 +211,7 @@ def cloud_columns(points: Floats, weights: Floats) -> dict[str, NDArray[np.float
 
 
 def _draw(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
-    """The curves, with all their values at the pointer's place in one box."""
+    """The curves, and a box with their values at the pointer."""
     source = ColumnDataSource(curve_columns(curves, frame), name="curves")
     for place, curve in enumerate(curves):
         column = f"y{place}"
@@ -227,13 +227,13 @@ def _draw(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
             plot.add_glyph(end, sign, name=curve.name, tags=[curve.colour])
     if frame.limits is None:
         plot.y_range.renderers = list(plot.renderers)
-    # a line that is not seen, but there wherever the pointer is
+    # an invisible line for the pointer to snap to
     followed = plot.add_glyph(source, Line(x="x", y="anchor", line_alpha=0))
     plot.add_tools(_hover(curves, frame.unit, followed))
 
 
 def _at(curve: Curve, x: Floats) -> Floats:
-    """The curve at these places; NaN outside its own."""
+    """The curve at these x, by interpolation; NaN beyond its ends."""
     if not curve.x.size:
         return np.full(x.size, np.nan)
     return np.interp(x, curve.x, curve.y, left=np.nan, right=np.nan)
@@ -268,7 +268,7 @@ def image_figure(
     )  # fmt: skip
     top = float(image.max()) if darkest is None else darkest
     ink = [f"#{grey:02x}{grey:02x}{grey:02x}" for grey in range(255, -1, -1)]
-    # the vertical axis runs down, and an image's first row lies where it begins
+    # the vertical axis runs down, and the first row of an image is at its start
     source = ColumnDataSource({"image": [image.astype(np.float32)]}, name="image")
     plot.image(
         source=source, image="image", x=0, y=0, dw=columns, dh=rows,
@@ -280,7 +280,7 @@ def image_figure(
 
 
 def empty_figure(frame: Frame, x_range: Range1d | DataRange1d) -> Figure:
-    """A figure with axes and tools, and nothing in it."""
+    """A figure with axes and tools, without content."""
     y_range = DataRange1d(range_padding=0.08) if frame.limits is None else Range1d(*frame.limits)
     plot = figure(
         title=frame.title, height=frame.height, min_width=200, sizing_mode="stretch_width",
@@ -311,13 +311,13 @@ def empty_figure(frame: Frame, x_range: Range1d | DataRange1d) -> Figure:
 
 
 def _tools() -> list[Any]:
-    # pages scroll: the wheel alone must not zoom
+    # the wheel alone scrolls the page
     wheel = WheelZoomTool(modifiers={"ctrl": True}, description="Zoom: Ctrl and wheel")
     return [PanTool(), BoxZoomTool(), wheel, ResetTool()]
 
 
 def _small(values: Floats) -> NDArray[np.float32]:
-    """Half the bytes, and more digits than can be seen. Numbers too small for float32 become 0."""
+    """As float32: half the bytes, and more digits than a figure shows. Numbers too small for it become 0."""
     with np.errstate(over="ignore", under="ignore"):
         return values.astype(np.float32)
 
@@ -340,12 +340,12 @@ def embedded(figures: Mapping[str, Figure]) -> dict[str, Any]:
 
 
 def _renumbered(part: Any, numbers: dict[str, str]) -> Any:
-    """The same JSON with ids in the order of appearance."""
+    """The same JSON with ids numbered in the order of appearance."""
     if isinstance(part, list | tuple):
         return [_renumbered(item, numbers) for item in part]
     if not isinstance(part, dict):
         return part
-    # what refers to a model has its "id" too
+    # references to a model carry its "id" too
     return {
         key: numbers.setdefault(value, f"p{len(numbers) + 1}") if key == "id" else _renumbered(value, numbers)
         for key, value in part.items()

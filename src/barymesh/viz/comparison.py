@@ -31,7 +31,7 @@ SIGNED_DECADES = 4
 PANELS = (
     Panel("dual_error", "dual objective minus the optimum"),
     Panel("dual_objective", "dual objective"),
-    Panel("consensus", "mean L1 distance of the nodes from the barycenter", ROUNDING),
+    Panel("consensus", "consensus (mean L1 distance)", ROUNDING),
     Panel("feasibility", "feasibility residual", ROUNDING),
     Panel("tv", "total variation to the true barycenter", ROUNDING),
 )

@@ -1,4 +1,4 @@
-"""The figures that people are given."""
+"""The figures that the library returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib import figure
 
 
 class Figure(figure.Figure):
-    """A figure of matplotlib that shows itself in a notebook, also where nobody has loaded pyplot."""
+    """A figure of matplotlib that displays itself in a notebook, even if pyplot was never imported."""
 
     def _repr_png_(self) -> bytes:
         picture = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Results, problems and networks in a notebook: a small table beside a picture."""
+"""Results, problems and networks in a notebook: a table beside a picture."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ SHOWN = (
     "message", "method", "network", "measures", "support", "support_reason", "reg", "value", "gap", "tv_bound", "tv",
     "consensus", "feasibility", "iterations", "activations", "time", "messages", "bytes", "seconds",
 )  # fmt: skip
-# facts of a network that take long to find out are shown up to so many nodes
+# networks up to this size are shown with the facts that take long to compute
 SMALL = 200
 
 
 def result_as_html(result: Result) -> str:
-    """A self-contained fragment of HTML: the figures that are known, the barycenter, and how a network got there."""
+    """A self-contained fragment of HTML: the known numbers, the barycenter, and the history of a run on a network."""
     summary = result.summary()
     facts = {name: summary[name] for name in SHOWN if summary.get(name) not in (None, "")}
     if result.network is None:
         facts = {name: value for name, value in facts.items() if name not in ("activations", "messages", "bytes")}
         return _beside(facts, {"the barycenter": result.plot()})
     facts.pop("iterations")
-    return _beside(facts, {"the barycenter": result.plot(), "how it got there": result.history.plot()})
+    return _beside(facts, {"the barycenter": result.plot(), "its history": result.history.plot()})
 
 
 def problem_as_html(problem: Problem) -> str:
-    """The measures by kind, where the barycenter is to live, and what is asked for. Nothing is computed."""
+    """The measures by kind, the support and the options. Nothing is computed."""
     kinds = Counter(type(measure).__name__ for measure in problem.measures)
     least, most = problem.weights.min(), problem.weights.max()
     facts = {
@@ -51,13 +51,13 @@ def problem_as_html(problem: Problem) -> str:
         "precision": problem.precision,
     }
     if not problem.cost.squared:
-        # only there is sqrt(reg / 2) the width of the kernel
+        # sqrt(reg / 2) is the width of the kernel for squared costs only
         del facts["blur"]
     return _beside({name: value for name, value in facts.items() if value != ""}, {})
 
 
 def network_as_html(network: Network) -> str:
-    """Size, degrees and spectrum, and a picture of all but large networks."""
+    """Size, degrees and spectrum, and a picture unless the network is large."""
     hops = np.diff(network.offsets)
     facts: dict[str, object] = {
         "network": network.name,

@@ -1,4 +1,4 @@
-"""Networks drawn."""
+"""Figures of networks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from barymesh.network.topology import Network
 
-# larger networks have their edges drawn thin, and not all of them
+# beyond this many nodes edges are drawn thin, and at most this many of them
 LARGE, MOST_EDGES = 200, 3000
 
 
 def plot_network(network: Network) -> Figure:
-    """Nodes and edges where ``network.positions`` says."""
+    """Nodes and edges at ``network.positions``."""
     figure = Figure(figsize=(4.2, 3.6), layout="constrained")
     axes = figure.subplots()
     draw_edges(axes, network)
@@ -30,7 +30,7 @@ def plot_network(network: Network) -> Figure:
 
 
 def draw_edges(axes: Axes, network: Network) -> None:
-    """The edges and the name, on axes made fit for a network."""
+    """The edges and the name of a network, on axes without frame."""
     large = network.size > LARGE
     edges = network.edges[:: max(1, -(-len(network.edges) // MOST_EDGES))] if large else network.edges
     width, opacity = (0.3, 0.25) if large else (0.8, 0.6)

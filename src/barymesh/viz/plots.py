@@ -1,4 +1,4 @@
-"""Figures of results. Made without pyplot, so that they touch nobody's plotting state."""
+"""Figures of results. They are made without pyplot, so that they do not change its state."""
 
 from __future__ import annotations
 
@@ -48,11 +48,16 @@ def draw_curve(axes: Axes, result: Result) -> None:
     axes.plot(z, weights, color=INK)
     axes.fill_between(z, weights, alpha=0.2, color=INK)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("position")
+    axes.set_xlabel(axis_name(result.support, 0, "position"))
+
+
+def axis_name(support: Support, axis: int, default: str) -> str:
+    """What a coordinate is called: as in the data, if they had names."""
+    return default if support.names is None else support.names[axis]
 
 
 def curve_scale(support: Support) -> tuple[float, str]:
-    """What to multiply weights on the line with, and what that is called."""
+    """The factor by which weights on the line are multiplied, and the name of the product."""
     if support.grid is not None and support.size > 1:
         return 1 / float(support.points[1, 0] - support.points[0, 0]), "density"
     return 1.0, "weight"
@@ -62,12 +67,12 @@ def draw_picture(axes: Axes, result: Result) -> None:
     """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
     assert result.support.grid is not None
     axes.imshow(result.image, **picture_options(result.support.grid))
-    axes.set_xlabel("second coordinate")
-    axes.set_ylabel("first coordinate")
+    axes.set_xlabel(axis_name(result.support, 1, "second coordinate"))
+    axes.set_ylabel(axis_name(result.support, 0, "first coordinate"))
 
 
 def picture_options(grid: Grid) -> dict[str, Any]:
-    """How ``imshow`` draws an array over the grid's first two axes: the middle of every pixel is where its point is."""
+    """Options of ``imshow`` for an array over the first two axes of a grid: the centre of a pixel is its point."""
     steps = [
         (high - low) / (n - 1) if n > 1 else 0.0
         for low, high, n in zip(grid.lower[:2], grid.upper[:2], grid.shape[:2], strict=True)
@@ -93,8 +98,8 @@ def draw_cloud(axes: Axes, result: Result) -> None:
         points[:, 0], points[:, 1], s=size, c=weights, cmap=f"{COLOURS}_r", edgecolors="0.4", linewidths=0.3
     )
     axes.figure.colorbar(dots, ax=axes, label="weight")
-    axes.set_xlabel("first coordinate")
-    axes.set_ylabel("second coordinate")
+    axes.set_xlabel(axis_name(result.support, 0, "first coordinate"))
+    axes.set_ylabel(axis_name(result.support, 1, "second coordinate"))
     if points.shape[1] > 2:
         axes.text(0.02, 0.02, f"2 of {points.shape[1]} coordinates", transform=axes.transAxes, fontsize=8)
     axes.set_aspect("equal", adjustable="datalim")
@@ -104,7 +109,7 @@ def _projections(result: Result) -> Figure:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     for axis, axes in enumerate(figure.subplots(1, 3)):
         axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest", vmin=0)
-        axes.set_title(f"summed over axis {axis}", fontsize=9)
+        axes.set_title(f"summed over {axis_name(result.support, axis, f'axis {axis}')}", fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
     figure.suptitle(_title(result), fontsize=10)
@@ -112,8 +117,8 @@ def _projections(result: Result) -> Figure:
 
 
 def plot_history(history: History) -> Figure:
-    """Every column against the first; falling positive ones on a logarithmic scale. For a run on a network, the columns
-    that tell how far it has come."""
+    """Every column against the first; positive ones on a logarithmic scale. For a run on a network, the columns that
+    show its progress."""
     if is_of_network(history):
         return plot_runs({"": history})
     names = list(history.columns)

@@ -10,7 +10,7 @@ from barymesh.result import Result
 
 
 def print_result(result: Result, files: Mapping[str, str]) -> None:
-    """What came out, how far to trust it, and where it is."""
+    """The result, its certificate, and the files it was written to."""
     rows = {
         "measures": str(result.node_weights.shape[0]),
         "support": repr(result.support),
@@ -33,7 +33,7 @@ def print_result(result: Result, files: Mapping[str, str]) -> None:
 
 
 def print_comparison(results: Mapping[str, Result], files: Mapping[str, str]) -> None:
-    """The last figures of every method side by side, one column each."""
+    """The last numbers of every method, one column each."""
     figures = {method: network_figures(result) for method, result in results.items()}
     names = dict.fromkeys(name for rows in figures.values() for name in rows)
     lines = [("", *results), *((name, *(rows.get(name, "") for rows in figures.values())) for name in names)]
@@ -44,7 +44,7 @@ def print_comparison(results: Mapping[str, Result], files: Mapping[str, str]) ->
 
 
 def network_figures(result: Result) -> dict[str, str]:
-    """What a run on a network did, name to text."""
+    """The numbers of a run on a network as texts, by name."""
     known = result.summary()
     figures = {
         "length of the run": f"{known.get('time', 0.0):.6g} s",
@@ -79,7 +79,7 @@ def _network(result: Result) -> str:
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
-    """One line a row, cells under one another. Lines are not broken, so that paths can be copied."""
+    """One line for each row, with aligned columns. Lines are not broken, so that paths can be copied."""
     table = list(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

@@ -1,0 +1,206 @@
+"""Tables as measures: every row of a CSV or Parquet file is a sample, every column a coordinate.
+
+Which columns are coordinates can be chosen, and one column can be the mass of the samples. Columns that are not chosen
+are not looked at, so they may hold text. Errors name file, line and column, and never what a cell holds: that may be
+somebody's name.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from barymesh.errors import FileError, MeasureError, OptionError
+from barymesh.io.limits import require_regular, require_room
+from barymesh.measures import Empirical
+
+# a column by its name, or by its number counted from 1
+Column = str | int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which columns of a table are used: ``columns`` as coordinates, in this order (None for all that are left), and
+    ``weight`` as mass (None for none)."""
+
+    columns: tuple[Column, ...] | None = None
+    weight: Column | None = None
+
+    @classmethod
+    def of(cls, columns: Sequence[Column] | None, weight: Column | None) -> Choice:
+        """The choice, if it makes sense for some table."""
+        chosen = None if columns is None else (columns,) if isinstance(columns, str | int) else tuple(columns)
+        for column in (*(chosen or ()), *([] if weight is None else [weight])):
+            if isinstance(column, bool) or not isinstance(column, str | int) or column in ("", 0):
+                raise OptionError(
+                    f"{column!r} is no column; give the name of one, or its number, counted from 1 (columns=, "
+                    "weight_column=, on the command line --columns, --weight-column)."
+                )
+        if chosen is not None and (not chosen or len(set(chosen)) < len(chosen)):
+            raise OptionError(
+                f"columns (on the command line --columns) is {list(chosen)}; name every column once, at least one."
+            )
+        if chosen is not None and weight in chosen:
+            raise OptionError(
+                f"The column {weight!r} is chosen both as a coordinate (columns=, --columns) and as the mass "
+                "(weight_column=, --weight-column). Choose one."
+            )
+        return cls(chosen, weight)
+
+    def names_header(self, first: Sequence[str]) -> bool:
+        """Whether the first row has a name that is asked for."""
+        return any(column in first for column in (*(self.columns or ()), self.weight) if isinstance(column, str))
+
+    def places(self, file: Path, names: Sequence[str]) -> tuple[list[int], int | None]:
+        """The places of the coordinates and of the mass in a table with columns of these names."""
+        weight = None if self.weight is None else _place(file, self.weight, names)
+        if self.columns is None:
+            rest = [k for k in range(len(names)) if k != weight]
+            if not rest:
+                raise FileError(f"{file} has no columns of coordinates beside its weights; write one for each.")
+            return rest, weight
+        return [_place(file, column, names) for column in self.columns], weight
+
+
+def columns_from_text(text: str | None) -> list[str] | None:
+    """Columns as the command line takes them: names or numbers, joined by commas."""
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _place(file: Path, column: Column, names: Sequence[str]) -> int:
+    found = [k for k, name in enumerate(names) if name == column]
+    if len(found) > 1:
+        raise FileError(f"{file} has {len(found)} columns called {column!r}. Rename them, or give the number of one.")
+    if found:
+        return found[0]
+    number = column if isinstance(column, int) else int(column) if column.isdecimal() else 0
+    if not 1 <= number <= len(names):
+        raise FileError(f"{file} has no column {column!r}. Its {len(names)} columns are {', '.join(names)}.")
+    return number - 1
+
+
+def read_csv(file: Path, choice: Choice) -> Empirical:
+    """The samples in a CSV file, with or without a header."""
+    require_regular(file)
+    # a number takes two characters at least
+    require_room(file, file.stat().st_size // 2)
+    with file.open(encoding="utf-8-sig", newline="") as text:
+        reader = csv.reader(text)
+        try:
+            return _samples(file, reader, choice)
+        except UnicodeDecodeError as error:
+            reason = f"{error.reason} at byte {error.start}"
+            raise FileError(f"{file} is not a text file in UTF-8 ({reason}). Save it in UTF-8.") from None
+        except csv.Error as error:
+            raise FileError(f"{file}, line {reader.line_num}: {error}.") from error
+
+
+def _samples(file: Path, reader: Any, choice: Choice) -> Empirical:
+    names: list[str] | None = None
+    headed = False
+    points, masses = array("d"), array("d")
+    places: list[int] = []
+    weight: int | None = None
+    for row in reader:
+        if not any(cell.strip() for cell in row):
+            continue
+        where = f"{file}, line {reader.line_num}"
+        if names is None:
+            first = [cell.strip() for cell in row]
+            headed = all(_number(cell) is None for cell in first) or choice.names_header(first)
+            names = first if headed else [f"column {k + 1}" for k in range(len(first))]
+            places, weight = choice.places(file, names)
+            if headed:
+                continue
+        if len(row) != len(names):
+            raise FileError(
+                f"{where}: {len(row)} values where {len(names)} are expected.{_separator(row)} The file may be "
+                "truncated."
+            )
+        points.extend(_cell(where, names[k], row[k]) for k in places)
+        if weight is not None:
+            masses.append(_cell(where, names[weight], row[weight], least=0.0))
+    if names is None:
+        raise MeasureError("the file has no rows; write one sample a line.")
+    coordinates = np.array(points).reshape(-1, len(places))
+    kept = [names[k] for k in places] if headed else None
+    return Empirical(coordinates, None if weight is None else np.array(masses), names=kept)
+
+
+def _cell(where: str, column: str, text: str, least: float = -math.inf) -> float:
+    value = _number(text)
+    if value is None:
+        what = "an empty cell" if not text.strip() else "not a number"
+        raise FileError(f"{where}, {column}: {what}.{_separator([text])} Mend or remove the line.")
+    if not math.isfinite(value):
+        raise FileError(f"{where}, {column}: NaN or infinity; numbers must be finite. Mend or remove the line.")
+    if value < least:
+        raise FileError(f"{where}, {column}: a negative number; weights must not be negative. Mend or remove the line.")
+    return value
+
+
+def _separator(cells: Sequence[str]) -> str:
+    """A guess at what separates the values, if it is not commas."""
+    for mark, name in ((";", "Semicolons"), ("\t", "Tabs")):
+        if any(mark in cell for cell in cells):
+            return f" {name}? Values must be separated by commas, with a point in decimal numbers."
+    return ""
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def read_parquet(file: Path, choice: Choice) -> Empirical:
+    """The samples in a Parquet file."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise FileError(
+            f"{file}: reading Parquet needs pyarrow. Install it with: pip install 'barymesh[parquet]'."
+        ) from error
+    require_regular(file)
+    table = _undamaged(file, lambda: pyarrow.parquet.ParquetFile(file))
+    names = [str(name) for name in table.schema_arrow.names]
+    if not names:
+        raise MeasureError("the file has no columns; write one for each coordinate.")
+    places, weight = choice.places(file, names)
+    used = places if weight is None else [*places, weight]
+    require_room(file, table.metadata.num_rows * len(used))
+    values = []
+    for k in used:
+        kind = table.schema_arrow.types[k]
+        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
+            raise FileError(
+                f"{file}, {names[k]}: a column of type {kind}, where numbers are needed. Choose other columns "
+                "(columns=, --columns)."
+            )
+    columns = _undamaged(file, lambda: table.read([names[k] for k in used]))
+    for k in used:
+        column = np.asarray(columns.column(names[k]).to_numpy(), dtype=float)
+        bad = ~np.isfinite(column) if k != weight else ~(np.isfinite(column) & (column >= 0))
+        if bad.any():
+            what = "NaN, infinity or an empty cell" if k != weight else "a negative number, NaN or infinity"
+            raise FileError(f"{file}, row {int(np.argmax(bad)) + 1}, {names[k]}: {what}. Mend or remove the row.")
+        values.append(column)
+    points, masses = np.stack(values[: len(places)], axis=1), None if weight is None else values[-1]
+    return Empirical(points, masses, names=[names[k] for k in places])
+
+
+def _undamaged(file: Path, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Exception as error:  # pyarrow's own errors for damage, OSError for access
+        raise FileError(
+            f"{file} is damaged, not Parquet, or may not be opened ({error}). Write it again, or make it readable."
+        ) from error

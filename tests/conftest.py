@@ -21,8 +21,8 @@ settings.load_profile("barymesh")
 
 # two processes share the files of tests: those that take longest begin first, so that both end at about the same time
 LONGEST = (
-    "test_repeats", "test_faults", "test_conformance", "test_code_blocks", "test_sinkhorn", "test_ray",
-    "test_against_pot", "test_browser", "test_simulation", "test_peers", "test_docker", "test_comparisons",
+    "test_repeats", "test_faults", "test_conformance", "test_code_blocks", "test_sinkhorn", "test_members", "test_tree",
+    "test_ray", "test_against_pot", "test_browser", "test_simulation", "test_peers", "test_docker", "test_comparisons",
     "test_certificate", "test_files", "test_processes", "test_oracles", "test_release",
 )  # fmt: skip
 

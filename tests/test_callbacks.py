@@ -1,4 +1,4 @@
-"""What TensorBoard and MLflow are told is what the history says."""
+"""What TensorBoard and MLflow receive is what the history holds."""
 
 from __future__ import annotations
 

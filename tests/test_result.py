@@ -1,4 +1,4 @@
-"""Results: kept whole on disk, never half written, and told in words."""
+"""Results: kept whole on disk, never half written, and described in words."""
 
 from __future__ import annotations
 
@@ -203,10 +203,10 @@ def test_results_can_be_read_by_whom_the_umask_allows(tmp_path, result):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def refused(path, *said):
+def refused(path, *words):
     with pytest.raises(FileError) as caught:
         bm.load(path)
-    for part in (str(path), *said):
+    for part in (str(path), *words):
         assert part in str(caught.value)
 
 

@@ -27,7 +27,7 @@ from tests.decentralized.networks import DURATION, FAULTS, POINTS, assert_right,
 
 @pytest.mark.parametrize("network", sorted(GENERATORS))
 def test_every_topology_ends_at_the_barycenter(network):
-    """Nobody tunes anything, every node stops by itself, and none before it is right."""
+    """Nothing is tuned, every node stops by itself, and none before it is right."""
     assert_right(run(16, network=network))
 
 

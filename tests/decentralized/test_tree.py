@@ -74,7 +74,7 @@ def network_of(name, size, seed):
     schedule=st.sampled_from([Windowed(), Poisson(5.0), Periodic(0.2, 0.1, slow_share=0.3, slowdown=5)]),
     faults=st.lists(st.sampled_from(["loss", "copies", "late", "crash", "amnesia", "sleep"]), unique=True),
 )  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_every_node_ends_with_the_weighted_mean(size, network, seed, delays, schedule, faults):
     """In virtual time, whatever happens on the way; and every node stops by itself."""
     graph, rng = network_of(network, size, seed), np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Samples that grow: the empirical measure of all draws so far, whoever asks, in whatever order."""
+"""Samples that grow: the empirical measure of all draws so far, in whatever order it is asked for."""
 
 from __future__ import annotations
 

@@ -265,12 +265,12 @@ class TestWithoutMemory:
 
     def test_it_joins_at_the_mean_of_those_it_hears(self, crashed):
         algorithm, state = crashed
-        heard = algorithm.first_messages(state)[[0, 2]]
+        received = algorithm.first_messages(state)[[0, 2]]
         at_zero = algorithm.gradients.at(np.zeros((1, 11)), np.array([1]), np.array([10]), np.array([39]))[0]
-        message = self.act(algorithm, state, heard.sum(axis=0))
+        message = self.act(algorithm, state, received.sum(axis=0))
         share = 4 * algorithm.thetas.at(40)
         step = algorithm.step / np.sqrt(1 + 39 / (4 * algorithm.full_steps)) / share
-        np.testing.assert_allclose(state.u[1], heard[:, :11].mean(axis=0) - step * (at_zero - 1 / 11), atol=1e-14)
+        np.testing.assert_allclose(state.u[1], received[:, :11].mean(axis=0) - step * (at_zero - 1 / 11), atol=1e-14)
         np.testing.assert_array_equal(message, np.concatenate([state.u[1], state.v[1], [1.0]]))
 
     def test_it_does_not_wait_for_ever(self, crashed):

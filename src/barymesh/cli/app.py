@@ -104,11 +104,9 @@ def barycenter(
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Dark pixels of images carry the mass.")] = False,
     columns: Annotated[
-        str | None, typer.Option(help="Columns of tables that are coordinates: names or numbers joined by commas.")
+        str | None, typer.Option(help="Columns of tables that are coordinates, joined by commas.")
     ] = None,
-    weight_column: Annotated[
-        str | None, typer.Option(help="Column of tables that holds the mass of each sample. Default: equal.")
-    ] = None,
+    weight_column: Annotated[str | None, typer.Option(help="Column of tables with the mass of each sample.")] = None,
     tol: Annotated[float, typer.Option(help="Stop once the measures agree to this (mean L1 distance).")] = 1e-6,
     max_iter: Annotated[int, typer.Option(help="Stop after this many iterations in any case.")] = 5000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -441,14 +439,8 @@ def _inputs(config: ProblemConfig, base: Path) -> tuple[Any, Any]:
     support = None if config.support is None else parse_support(config.support, base)
     if isinstance(config, SimulateConfig) and config.gaussians is not None:
         return support, config.gaussians.draw()
-    files = [base / path for path in config.data or ()]
-    return support, read_measures(
-        files,
-        kind=config.kind,
-        invert=config.invert,
-        columns=config.columns,
-        weight_column=config.weight_column,
-    )
+    reading = config.model_dump(include={"kind", "invert", "columns", "weight_column"})
+    return support, read_measures([base / path for path in config.data or ()], **reading)
 
 
 def _check_animation(config: SimulateConfig) -> None:

@@ -140,7 +140,7 @@ FAR = np.linspace(20, 30, 101)
         bm.Sampler(lambda size, rng: rng.uniform(1, 3.5, size)),
         bm.Mixture([bm.Gaussian(1, 0.1), bm.Gaussian(3, 0.1)]),
     ],
-    ids=repr,
+    ids=lambda measure: type(measure).__name__,
 )
 def test_a_support_that_misses_the_data_is_warned_of(measure):
     problem = warnings_about(["About 100% of the measures' mass lies outside"], [measure], FAR, reg=0.1)

@@ -115,7 +115,7 @@ class Problem:
         Examples
         --------
         >>> from barymesh import Gaussian, Problem
-        >>> problem = Problem.create([Gaussian(0, 1), Gaussian(3, 1)], range(-4, 8), reg=0.1, weights=[1, 3])
+        >>> problem = Problem.create([Gaussian(0, 1), Gaussian(3, 1)], range(-4, 8), reg=1, weights=[1, 3])
         >>> problem.support, problem.weights
         (Support(12 grid on [-4, 7]), array([0.25, 0.75]))
         """

@@ -96,7 +96,7 @@ def test_a_neighbour_that_turns_hostile(tmp_path):
             listener = context.socket(zmq.DEALER)
             listener.rcvhwm = 1
             connect(listener, bad.keys, cluster.network.nodes[0].public_key, cluster.endpoints[0], 3)
-            width = 17 + 3 * 20
+            width = 17 + 20  # header and target
             frames = hostile_frames(cluster.network.fingerprint, width, 3, 1)
             deadline = time.monotonic() + 60
             while not all(cluster.facts(k)["links"]["n3"]["state"] == "cut off" for k in honest):
@@ -163,8 +163,8 @@ def test_an_old_message_is_refused_after_a_restart_too(tmp_path):
             speaker = impostor(context, kit, cluster.endpoints[1])
             cluster.start(0)
             cluster.wait_for_work(0)
-            # the incarnation that it had, and an early number
-            old = encode(cluster.network.fingerprint, 1, 1, 3, np.zeros(17 + 3 * 20))
+            # the incarnation that it had, and an early number; header and target, without the sums
+            old = encode(cluster.network.fingerprint, 1, 1, 3, np.zeros(17 + 20))
 
             def refused():
                 send_to_all(speaker, old)

@@ -63,7 +63,8 @@ class RunOptions(Model):
         Seconds between rows of ``result.history``, virtual in a simulation.
     reference : bool or array, default=False
         Whether to compare with the true barycenter, in the columns ``tv`` and ``dual_error`` of the history. Its
-        weights, if they are known, else True to compute it.
+        weights, if they are known, else True to compute it: from ``samples`` draws of each measure that can only be
+        sampled.
     step : float or "theory", optional
         Step size of the methods that need one. By default ``reg / lambda_max`` of the network's Laplacian, which no
         theorem covers with stale messages; ``"theory"`` is the one the paper's theorem allows, and far smaller.

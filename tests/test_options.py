@@ -16,8 +16,8 @@ from numpydoc.docscrape import FunctionDoc
 
 import barymesh as bm
 from barymesh.errors import BarymeshError, OptionError
-from barymesh.option_model import documentation, first_sentence, is_needed, read_value
 from barymesh.options import ENGINES, EXACT, Options, check_places
+from barymesh.options.model import documentation, first_sentence, is_needed, read_value
 
 FIELDS = Options.fields()
 PLACES = (EXACT, *ENGINES)

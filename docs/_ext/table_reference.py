@@ -12,8 +12,8 @@ from typing import Any
 from barymesh.cli.config import RUN, SIMULATE, CommandOptions, Gaussians
 from barymesh.cli.config_file import known_keys
 from barymesh.network import GENERATORS
-from barymesh.option_model import documentation, first_sentence, is_needed
 from barymesh.options import ENGINES, Options
+from barymesh.options.model import documentation, first_sentence, is_needed
 
 ALL_ENGINES = "all"
 

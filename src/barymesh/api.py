@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barymesh.option_model import takes_options
 from barymesh.options import Options
+from barymesh.options.model import takes_options
 from barymesh.problem import Problem
 from barymesh.progress import is_watched, say
 from barymesh.result import Result

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh import option_readers as read
 from barymesh.checks import as_floats, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
@@ -34,6 +33,7 @@ from barymesh.measures import (
     discretise,
 )
 from barymesh.measures.lazy import Lazy
+from barymesh.options import readers as read
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from barymesh.oracle.base import Oracle
 
 Floats = NDArray[np.float64]
-PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
 # masses below this are left out in that precision: they would underflow, and all together are below its rounding
 NEGLIGIBLE = {"float64": 0.0, "float32": 1e-30}
 # of a measure that is not discrete, to see how much of it the support reaches
@@ -116,13 +115,13 @@ class Problem:
         Examples
         --------
         >>> from barymesh import Gaussian, Problem
-        >>> problem = Problem.create([Gaussian(0, 1), Gaussian(3, 1)], range(-4, 8), reg=0.1, weights=[1, 3])
+        >>> problem = Problem.create([Gaussian(0, 1), Gaussian(3, 1)], range(-4, 8), reg=1, weights=[1, 3])
         >>> problem.support, problem.weights
         (Support(12 grid on [-4, 7]), array([0.25, 0.75]))
         """
         number = read.regularisation("reg", reg)
         samples, seed = read.count("samples", samples), read.whole("seed", seed)
-        precision = read.one_of(*PRECISIONS)("precision", precision)
+        precision = read.one_of(*read.PRECISIONS)("precision", precision)
         moving = Cost(cost)
         wanted = None if support is None else read.support("support", support)
         given = wanted if isinstance(wanted, Support) else None
@@ -182,7 +181,9 @@ class Problem:
         """Warn if the support is too coarse for reg, or misses much of the measures' mass."""
         if self.cost.matrix_given is not None:
             return
-        if self.cost.squared and spacing_too_wide(self.support, self.reg):
+        # measures on the very points of the support have nothing between them that could be missed
+        between = not all(_lives_on(self.support, measure) for measure in self.measures)
+        if between and self.cost.squared and spacing_too_wide(self.support, self.reg):
             warn(
                 f"The spacing of the support, {self.support.spacing:.2g}, exceeds sqrt(reg) = {np.sqrt(self.reg):.2g}, "
                 "so that mass collects on single points. Use a finer support, or a larger reg, from "
@@ -201,6 +202,14 @@ class Problem:
     def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
         """The same for other measures, and weights that need not sum to 1."""
         return replace(self, measures=measures, weights=weights / weights.sum())
+
+    def part(self, numbers: NDArray[np.integer[Any]], weights: Floats, atoms: list[Atoms] | None = None) -> Problem:
+        """The problem of the measures with these ``numbers (k,)`` and ``weights (k,)``, which need not sum to 1. They
+        keep the atoms they have here, unless others are given."""
+        part = self.with_measures([self.measures[k] for k in numbers], weights)
+        # samples would be drawn anew otherwise, as if the measures had other places in the list
+        part.__dict__["atoms"] = [self.atoms[k] for k in numbers] if atoms is None else atoms
+        return part
 
     def also(self, more: Any) -> Problem:
         """The same with further measures, each as heavy as the average."""
@@ -249,7 +258,7 @@ class Problem:
     @cached_property
     def oracle(self) -> Oracle:
         """Values and gradients of every measure's dual function, in the problem's precision."""
-        return self._oracle(PRECISIONS[self.precision])
+        return self._oracle(read.PRECISIONS[self.precision])
 
     @cached_property
     def float64_oracle(self) -> Oracle:
@@ -321,6 +330,15 @@ class Problem:
     def work(self) -> Work:
         """What an iteration of the exact solver takes; as text, with what can be done about it."""
         return work(self.atoms, self.support, self.cost)
+
+
+def _lives_on(support: Support, measure: Measure) -> bool:
+    """Whether the measure is given by masses on the points of the support."""
+    if isinstance(measure, Image):
+        return measure.grid == support.grid
+    if not isinstance(measure, Histogram | Empirical):
+        return False
+    return measure.points is None or np.array_equal(measure.points, support.points)
 
 
 def _exact(measures: list[Measure]) -> list[Measure]:

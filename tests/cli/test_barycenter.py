@@ -290,6 +290,7 @@ def test_json_prints_one_object_and_nothing_else(inside, support):
     files = printed.pop("files")
     assert sorted(os.path.basename(path) for path in files.values()) == OUTPUTS
     assert all(os.path.exists(path) for path in files.values())
+    assert printed.pop("warnings") == []
     assert printed == json.loads((inside / "out" / "summary.json").read_text())
 
 
@@ -422,6 +423,18 @@ def test_a_reg_far_too_small_ends_in_words(inside):
     assert "Traceback" not in done.stderr
     assert [line.partition(",")[0] for line in done.stderr.splitlines()] == ["Warning: The spacing of the support"]
     assert done.returncode in (0, 3, 4)
+
+
+def test_warnings_are_sentences_beside_the_result(inside):
+    """Data from -3 to 5, and a support from 20 to 30."""
+    far = ("barycenter", "a.csv", "b.csv", "--reg", 0.1, "--support", "101:20:30")
+    done = call(*far, "-q")
+    assert done.exit_code == 0
+    assert "Warning: About 100% of the measures' mass lies outside the support" in done.stderr
+    done = call(*far, "--json")
+    (sentence,) = json.loads(done.stdout)["warnings"]
+    assert sentence.startswith("About 100%")
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

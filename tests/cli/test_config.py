@@ -14,8 +14,8 @@ from barymesh.cli.app import app
 from barymesh.cli.config import COMPARE, RUN, SIMULATE, CommandOptions, Gaussians
 from barymesh.cli.config_file import key_help, known_keys, naming_lines, read_config
 from barymesh.errors import BarymeshError, ConfigError, FileError, OptionError, WeightError
-from barymesh.option_model import is_needed
 from barymesh.options import ENGINES, Options
+from barymesh.options.model import is_needed
 from barymesh.scenario import Crash, Loss, Sleep
 
 MINIMAL = 'data = ["a.csv", "b.csv"]\nreg = 0.1\n'

@@ -59,5 +59,5 @@ class Average(Method[AverageState]):
     def measures(self, state):
         return state.measure
 
-    def known_oracle(self, state, rows):
+    def known_atoms(self, state, rows):
         return None

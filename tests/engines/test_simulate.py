@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.core import tree
 from barymesh.decentralized.build import GrowingBatch, choose_step, smoothness
 from barymesh.errors import DriftWarning, FileError, NetworkError, NumericalError
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
-from barymesh.scenario import Crash, Loss, Poisson
+from barymesh.scenario import Constant, Crash, Loss, Periodic, Poisson
+from barymesh.scenario.faults import Duplication, Reordering
 from barymesh.transport import wire
 
 MEASURES = [bm.Gaussian(mean, 0.3) for mean in (-1.0, -0.2, 0.5, 0.9, 1.4)]
@@ -191,3 +193,93 @@ def test_a_run_with_a_reference_tells_when_it_came_close():
         duration=0.5, progress=False,
     )  # fmt: skip
     assert short.summary()["until"]["0.001"] is None
+
+
+def test_a_run_out_of_time_is_no_success():
+    """Success is the tolerance, and nothing else."""
+    measures = [bm.Gaussian(mean, 0.5) for mean in (-2.0, -0.5, 1.0, 2.0)]
+    options = {"reg": 0.1, "network": "cycle", "reference": True, "progress": False}
+    early = bm.barycenter(measures, np.linspace(-4, 4, 40), duration=1, **options)
+    assert early.status is bm.Status.OUT_OF_TIME
+    assert not early.success
+    assert early.summary()["success"] is False
+    assert early.history["tv"][-1] > 0.05
+    late = bm.barycenter(measures, np.linspace(-4, 4, 40), duration=2000, **options)
+    assert late.status is bm.Status.CONVERGED
+    assert late.success
+    assert late.history["tv"][-1] < 1e-6
+    assert late.history["time"][-1] < 2000
+
+
+@pytest.mark.parametrize("method", ["dcwb", "a2dwb", "a2dwb_naive", "a2dwb_conserving", "gossip_sinkhorn"])
+def test_methods_that_cannot_tell_end_out_of_time(method):
+    result = run(method, batch=None)
+    assert result.status is bm.Status.OUT_OF_TIME
+    assert not result.success
+
+
+def test_max_iter_is_refused_on_a_network():
+    with pytest.raises(bm.BarymeshError, match="max_iter"):
+        run("sinkhorn", max_iter=100)
+
+
+# messages and bytes are those that the wire would carry
+
+
+def test_three_messages_an_activation_on_a_complete_graph_of_four():
+    """Three of the four nodes send their sums to the fourth, the root, besides."""
+    result = bm.barycenter(
+        MEASURES[:4], SUPPORT, reg=0.2, network="complete", duration=10, tol=0, schedule=Periodic(0.5, 0.0),
+        delays=Constant(0.0), progress=False,
+    )  # fmt: skip
+    n = SUPPORT.size
+    assert result.activations == 4 * 20
+    assert result.messages == 3 * result.activations
+    with_sums = result.activations * 3 // 4
+    public, private = wire.frame_bytes(tree.HEADER + n), wire.frame_bytes(tree.HEADER + 3 * n)
+    assert result.bytes == (result.messages - with_sums) * public + with_sums * private
+    history = result.history
+    np.testing.assert_array_equal(history["messages"], 3 * history["activations"])
+    assert (history["messages"][0], history["bytes"][0]) == (0, 0)
+    assert (history["messages"][-1], history["bytes"][-1]) == (result.messages, result.bytes)
+
+
+def test_the_leaves_of_a_star_send_their_sums_to_the_hub():
+    result = bm.barycenter(
+        MEASURES, SUPPORT, reg=0.2, network="star", duration=2.0, tol=0, schedule=Periodic(0.5, 0.0),
+        delays=Constant(0.0), progress=False,
+    )  # fmt: skip
+    rounds, n = result.activations // 5, SUPPORT.size
+    assert result.messages == rounds * 8
+    assert result.bytes == rounds * (4 * wire.frame_bytes(tree.HEADER + n) + 4 * wire.frame_bytes(tree.HEADER + 3 * n))
+
+
+@pytest.mark.parametrize(("method", "numbers"), [("a2dwb", 12), ("a2dwb_conserving", 25)])
+def test_methods_without_private_columns_send_one_frame_over_every_link(method, numbers):
+    result = run(method, network="complete")
+    assert result.activations > 0
+    assert result.messages == 4 * result.activations
+    assert result.bytes == result.messages * wire.frame_bytes(numbers)
+
+
+def test_a_round_that_is_under_way_has_been_sent():
+    result = run("dcwb", delays=Constant(0.4), duration=5)
+    assert result.activations == 12 * 5
+    assert result.messages == 13 * 10
+    assert result.bytes == result.messages * wire.frame_bytes(12)
+
+
+@pytest.mark.parametrize("fault", [Duplication(0.5), Loss(0.5), Reordering(0.5, 1.0)])
+def test_only_what_nodes_send_is_counted(fault):
+    """Not the copies that a network makes; and what it loses was sent."""
+    options = {"network": "cycle", "tol": 0, "duration": 20, "schedule": Periodic(0.2, 0.0), "batch": "exact"}
+    plain, faulty = (run("sinkhorn", faults=faults, **options) for faults in ([], [fault]))
+    assert faulty.activations == plain.activations
+    assert faulty.messages == plain.messages == 2 * plain.activations
+
+
+def test_nodes_that_are_down_send_nothing():
+    options = {"network": "cycle", "tol": 0, "duration": 20, "schedule": Periodic(0.5, 0.0)}
+    result = run("sinkhorn", faults=[Crash(1, 5.0, 15.0)], **options)
+    assert result.activations == 5 * 40 - 20
+    assert result.messages == 2 * result.activations

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.exact import certify, solve
+from barymesh.exact import Certificate, certify, solve
+from barymesh.exact.certificate import completed, node_bounds
 from barymesh.oracle import build_oracle
 
 
@@ -114,3 +115,34 @@ def test_the_gap_bounds_the_distance_to_the_barycenter(seed, log_relative, steps
     )
     assert 0.5 * np.abs(rough.weights - fine.weights).sum() <= rough.tv_bound + fine.tv_bound
     assert fine.tv_bound < 0.1
+
+
+@given(
+    seed=st.integers(0, 2**32), steps=st.integers(1, 40), cuts=st.lists(st.integers(0, 200), max_size=4),
+    drift=st.sampled_from([0.0, 0.3]),
+)  # fmt: skip
+@settings(max_examples=40)
+def test_the_certificate_is_a_sum_over_the_nodes(seed, steps, cuts, drift):
+    """Nodes in different places add up their own bounds; one of them completes the sum. More nodes than are done
+    together, so that parts are cut elsewhere than batches."""
+    rng = np.random.default_rng(seed)
+    count, n = int(rng.integers(1, 160)), 12
+    measures = [bm.Empirical(rng.random((int(rng.integers(1, 6)), 1))) for _ in range(count)]
+    problem = bm.Problem.create(measures, rng.random((n, 1)), reg=0.05, weights=rng.uniform(0.1, 1, count))
+    oracle, largest = problem.oracle, problem.largest_cost()
+    found = solve(oracle, problem.weights, max_iter=steps, tol=0)
+    # potentials that do not quite sum to zero must count too
+    x = found.x + drift * rng.normal(size=(1, n))
+    log_p = oracle.evaluate(x)[1]
+    whole = certify(oracle, problem.weights, x, log_p, found.p, largest)
+    places = np.split(np.arange(count), sorted({cut % (count + 1) for cut in cuts} - {0, count}))
+    total, mean = Certificate(0.0, 0.0), np.zeros(n)
+    for nodes in places:
+        own = build_oracle([problem.atoms[k] for k in nodes], problem.support, problem.cost, problem.reg)
+        weights = problem.weights[nodes]
+        total += node_bounds(own, weights, x[nodes], log_p[nodes], found.p, largest)
+        mean += weights @ x[nodes]
+    together = completed(total, mean, problem.reg)
+    scale = 1e-12 * (1 + np.abs(problem.reg * x).max())
+    assert together.lower == pytest.approx(whole.lower, rel=1e-12, abs=scale)
+    assert together.upper == pytest.approx(whole.upper, rel=1e-12, abs=scale)

@@ -200,6 +200,31 @@ def test_max_iter_is_said(rng):
     assert result.gap > 0
 
 
+@given(seed=st.integers(0, 1000), max_iter=st.integers(1, 60), log_reg=st.floats(-4, -1))
+@settings(max_examples=150)
+def test_iterations_never_exceed_max_iter(seed, max_iter, log_reg):
+    """Where the acceleration fails often, and a step that is undone costs an iteration too: sharp measures."""
+    rng = np.random.default_rng(seed)
+    measures = [rng.random((int(rng.integers(1, 4)), 1)) for _ in range(int(rng.integers(2, 5)))]
+    evaluations, states = [], []
+    problem = bm.Problem.create(measures, rng.random((8, 1)), reg=10**log_reg)
+    oracle = oracle_of(problem)
+    original = oracle.evaluate
+
+    def counted(*arguments, **options):
+        evaluations.append(1)
+        return original(*arguments, **options)
+
+    oracle.evaluate = counted
+    solution = solve(oracle, problem.weights, max_iter=max_iter, tol=1e-13, callback=states.append)
+    assert solution.iterations == len(evaluations) == len(solution.errors) <= max_iter
+    if solution.status is bm.Status.MAX_ITERATIONS:
+        assert solution.iterations == max_iter
+    # what is returned was evaluated, and accepted
+    assert states[-1].number == solution.iterations
+    assert solution.error == solution.errors[-1]
+
+
 def test_interrupt_keeps_the_result_and_continuing_finishes_it(rng):
     clouds, support = three_clouds(rng)
 
@@ -273,6 +298,37 @@ def test_images_far_below_underflow(relative, rng):
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert result.feasibility < 1e-9
     assert result.gap < 1e-3
+
+
+@pytest.mark.parametrize("tiny", [1e-39, 1e-60, 1e-300])
+def test_masses_too_small_for_float32_are_certified_all_the_same(rng, tiny):
+    """What the solver cannot represent, the certificate can: it is in float64, and its gap never NaN."""
+    rows = rng.random((4, 30)) + 0.1
+    rows[:, ::7] = tiny
+    single, double = (
+        bm.barycenter(rows, np.linspace(0, 1, 30), reg=0.01, tol=1e-4, precision=precision)
+        for precision in ("float32", "float64")
+    )
+    assert np.isfinite([single.gap, single.value, single.tv_bound]).all()
+    assert single.gap >= 0
+    assert single.gap == pytest.approx(double.gap, abs=1e-4)
+    # and it holds for what float64 finds
+    assert single.value - single.gap <= double.value + 1e-9
+    assert single.value >= double.value - double.gap - 1e-9
+    assert 0.5 * np.abs(single.weights - double.weights).sum() <= single.tv_bound + double.tv_bound
+
+
+def test_float32_on_a_network_is_certified_in_float64(rng):
+    rows = rng.random((4, 20)) + 0.1
+    rows[:, ::5] = 1e-60
+    options = {"network": "cycle", "duration": 30, "progress": False}
+    single, double = (
+        bm.barycenter(rows, np.linspace(0, 1, 20), reg=0.02, precision=precision, **options)
+        for precision in ("float32", "float64")
+    )
+    assert np.isfinite([single.gap, single.value]).all()
+    assert single.value - single.gap <= double.value + 1e-9
+    assert single.value >= double.value - double.gap - 1e-9
 
 
 def test_float32_agrees_to_its_precision(rng):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
@@ -106,12 +108,28 @@ def test_wide_arrays_in_a_list_are_samples_if_they_cannot_be_images(rng):
     assert kinds(as_measures([np.abs(wide)], bm.Support(rng.random((3, 5))))) == [bm.Empirical]
 
 
-def test_flat_arrays_in_a_list():
-    signed = np.array([-1.0, 0.0, 2.0, 3.0, 4.0])
-    assert kinds(as_measures([signed])) == [bm.Empirical]
-    assert kinds(as_measures([signed], LINE)) == [bm.Empirical]
-    assert kinds(as_measures([np.abs(signed)[:4]], LINE)) == [bm.Empirical]
+@given(
+    values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12),
+    sign=st.sampled_from([1.0, -1.0, None]),
+    size=st.sampled_from([None, 5, 8]),
+)
+def test_a_flat_array_in_a_list_is_read_by_its_length_alone(values, sign, size):
+    """Samples on the line, or refused if it is as long as the support; whatever the values and their signs."""
+    array = np.array(values) if sign is None else sign * np.abs(values)
+    support = None if size is None else bm.Support(np.arange(size))
+    if array.size == size:
+        message = message_of(MeasureError, [array], support)
+        assert "two ways" in message
+    else:
+        (measure,) = as_measures([array], support)
+        assert isinstance(measure, bm.Empirical)
+        np.testing.assert_array_equal(measure.points[:, 0], array)
+
+
+def test_a_flat_array_can_be_a_histogram_only_where_samples_on_the_line_make_no_sense():
     assert kinds(as_measures([np.arange(1, 7)], PLANE)) == [bm.Histogram]
+    assert kinds(as_measures([np.ones(5)], LINE, histograms_have_cost=True)) == [bm.Histogram]
+    assert kinds(as_measures([np.ones(7)], LINE, histograms_have_cost=True)) == [bm.Histogram]
 
 
 # one array
@@ -155,9 +173,8 @@ def test_numbers_of_any_type(kind):
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, list, Table])
-@pytest.mark.parametrize("support", [None, LINE])
-def test_a_flat_item_may_be_samples_or_a_histogram(wrap, support):
-    message = message_of(MeasureError, [bm.Gaussian(0, 1), wrap([0.0, 1.0, 2.0, 3.0, 4.0])], support)
+def test_a_flat_item_as_long_as_the_support_may_be_samples_or_a_histogram(wrap):
+    message = message_of(MeasureError, [bm.Gaussian(0, 1), wrap([0.0, 1.0, 2.0, 3.0, 4.0])], LINE)
     for word in ("Measure 1:", "two ways", "5 samples", "histogram", "Empirical(array)", "Histogram(array)"):
         assert word in message
 

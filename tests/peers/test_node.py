@@ -129,7 +129,7 @@ def test_data_that_do_not_fit_are_refused(kit, tmp_path):
 
 def test_one_measure_from_a_file(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1.0], [2.0]]))
-    assert read_measure(tmp_path / "x.npy", "samples").points.shape == (2, 1)
+    assert read_measure(tmp_path / "x.npy", kind="samples").points.shape == (2, 1)
     np.savez(tmp_path / "x.npz", a=np.ones(3), b=np.ones(3))
     with pytest.raises(MeasureError, match="2 measures"):
         read_measure(tmp_path / "x.npz")
@@ -139,6 +139,20 @@ def test_one_measure_from_a_file(tmp_path):
 
 def found_by(folder, data, **options):
     return {one.what: one for one in asyncio.run(check(folder, data, **options))}
+
+
+@pytest.mark.parametrize(
+    ("values", "ok", "text"),
+    [([200.0, 300.0], False, "About 100%"), ([0.1, 0.2, 300.0], True, "About 33%"), ([0.1, 0.2], True, "fit Support")],
+)
+def test_a_check_finds_data_that_the_support_misses(tmp_path, monkeypatch, values, ok, text):
+    monkeypatch.setattr(node_module, "_REACH_TIMEOUT", 0.1)
+    network_of(tmp_path)
+    np.savetxt(tmp_path / "x.csv", np.array(values), header="x", comments="")
+    found = found_by(tmp_path / KITS / "a", tmp_path / "x.csv")["data"]
+    assert found.ok is ok
+    assert text in found.text
+    assert ("outside" in found.text) is ("About" in text)
 
 
 def test_a_check_reports_every_problem(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from barymesh.cli.config import COMPARE, RUN, CommandOptions, Config
 from barymesh.errors import BarymeshError, ConfigError
 from barymesh.io.toml import read_toml, toml_text
 from barymesh.network.edge_file import SUFFIXES as EDGE_FILES
-from barymesh.option_model import documentation, first_sentence, read_value
 from barymesh.options import ENGINES, EXACT, Options, check_places
+from barymesh.options.model import documentation, first_sentence, read_value
 from barymesh.scenario.delays import Trace
 from barymesh.support.text import SUFFIXES as POINT_FILES
 

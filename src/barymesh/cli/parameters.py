@@ -16,8 +16,8 @@ from barymesh.cli.config import RUN, CommandOptions, Config
 from barymesh.cli.config_file import key_help, known_keys
 from barymesh.errors import WeightError
 from barymesh.io.tables import columns_from_text
-from barymesh.option_model import is_needed, read_value
 from barymesh.options import Options
+from barymesh.options.model import is_needed, read_value
 from barymesh.support.text import HELP as SUPPORT_HELP
 
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else.")]

@@ -19,7 +19,7 @@ from barymesh.network.topology import Network
 from barymesh.state import S, State
 
 if TYPE_CHECKING:
-    from barymesh.oracle.base import Oracle
+    from barymesh.measures import Atoms
 
 __all__ = ["LARGEST", "LIFE", "Algorithm", "AsynchronousAlgorithm", "Batch", "ElasticAlgorithm", "Nodes", "S", "State"]
 
@@ -107,9 +107,9 @@ class Algorithm(ABC, Generic[S]):
         """``(k,)``: the numbers of the measures that the nodes have, in the problem."""
         return np.arange(self.nodes.count)
 
-    def known_oracle(self, state: S, rows: Indices) -> Oracle | None:
-        """The oracle of what the nodes in the ``rows (b,)`` know of their measures by now; None if they know all there
-        is to know."""
+    def known_atoms(self, state: S, rows: Indices) -> list[Atoms] | None:
+        """What the nodes in the ``rows (b,)`` know of their measures by now; None if they know the atoms that the
+        problem has."""
         return None
 
     def stopped(self, state: S) -> NDArray[np.bool_]:

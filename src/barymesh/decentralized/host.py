@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from barymesh.decentralized.algorithm import LIFE, Algorithm, AsynchronousAlgorithm, Batch, Floats, Indices
 from barymesh.decentralized.inbox import Inbox
 from barymesh.decentralized.transport import Transport
-from barymesh.oracle import Oracle, build_oracle
 from barymesh.problem import Problem
 from barymesh.state import S
 from barymesh.transport import wire
@@ -106,29 +105,28 @@ class Host(Generic[S]):
         ``Algorithm.duals``."""
         return view_of(self.algorithm, self.state, self.problem, steps, received)
 
-    def oracle(self, rows: Indices) -> Oracle:
-        """The oracle, in float64, of what the nodes in these rows know of their measures: for a certificate."""
-        return oracle_of(self.algorithm, self.state, self.problem, rows)
+    def known(self, rows: Indices) -> Problem:
+        """The problem of the nodes in these rows, as far as they know their measures: for a certificate."""
+        return known_problem(self.algorithm, self.state, self.problem, rows)
 
 
 def view_of(algorithm: Algorithm[S], state: S, problem: Problem, steps: int, received: Inbox | None = None) -> View:
     """What the nodes of the algorithm know; see ``Host.view``."""
     duals = algorithm.duals(state, steps, received)
-    known = algorithm.known_oracle(state, np.arange(len(duals)))
-    if known is None:
-        values, estimates = problem.oracle.value_and_gradient(duals, algorithm.measures(state).astype(np.intp))
+    rows, measures = np.arange(len(duals)), algorithm.measures(state).astype(np.intp)
+    atoms = algorithm.known_atoms(state, rows)
+    if atoms is None:
+        values, estimates = problem.oracle.value_and_gradient(duals, measures)
     else:
-        values, estimates = known.value_and_gradient(duals)
+        known = problem.part(measures, problem.weights[rows], atoms)
+        values, estimates = known.float64_oracle.value_and_gradient(duals)
     errors = algorithm.node_errors(state)
     return View(duals, values, estimates, np.full(len(duals), np.nan) if errors is None else errors)
 
 
-def oracle_of(algorithm: Algorithm[S], state: S, problem: Problem, rows: Indices) -> Oracle:
-    """The oracle of what some nodes of the algorithm know; see ``Host.oracle``."""
-    known = algorithm.known_oracle(state, rows)
-    if known is not None:
-        return known
-    measures = algorithm.measures(state)[rows]
-    if np.array_equal(measures, np.arange(len(problem.measures))):
-        return problem.float64_oracle
-    return build_oracle([problem.atoms[k] for k in measures], problem.support, problem.cost, problem.reg)
+def known_problem(algorithm: Algorithm[S], state: S, problem: Problem, rows: Indices) -> Problem:
+    """The problem of some nodes of the algorithm; see ``Host.known``."""
+    atoms, measures = algorithm.known_atoms(state, rows), algorithm.measures(state)[rows]
+    if atoms is None and np.array_equal(measures, np.arange(len(problem.measures))):
+        return problem
+    return problem.part(measures, problem.weights[rows], atoms)

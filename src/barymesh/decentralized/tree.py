@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from barymesh.core import tree as kernels
 from barymesh.decentralized.algorithm import LARGEST, Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
+from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Contribution, Method
 from barymesh.network.topology import require_unweighted
-from barymesh.oracle.base import Oracle
 from barymesh.state import S, State
 
 # a node that joins counts once its error is below this
@@ -273,5 +273,5 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def measures(self, state: TreeState[S]) -> NDArray[np.int64]:
         return self.method.measures(state.own)
 
-    def known_oracle(self, state: TreeState[S], rows: Indices) -> Oracle | None:
-        return self.method.known_oracle(state.own, rows)
+    def known_atoms(self, state: TreeState[S], rows: Indices) -> list[Atoms] | None:
+        return self.method.known_atoms(state.own, rows)

@@ -51,12 +51,13 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     members = simulation.members()
     rows = np.flatnonzero(members)
     weights = simulation.recorder.weights(members)[rows]
-    view, oracle = simulation.view(), simulation.oracle(rows)
+    view, known = simulation.view(), simulation.known(rows)
     # bounds hold for feasible duals only
     x = (view.duals[rows] - weights @ view.duals[rows]) / problem.reg
     p = weights @ view.estimates[rows]
     p = p / p.sum()
-    certificate = certify(oracle, weights, x, oracle.evaluate(x)[1], p, simulation.recorder.problem.largest_cost())
+    oracle = known.float64_oracle
+    certificate = certify(oracle, weights, x, oracle.evaluate(x)[1], p, known.largest_cost())
     return network_result(
         simulation.algorithm, simulation.recorder, view, members, certificate,
         status=status,
@@ -116,7 +117,7 @@ def _members_problem(simulation: Simulation[Any], until: float) -> Problem:
     if members.all() and len(everything.measures) == plan.size:
         return everything
     nodes = np.flatnonzero(members)
-    return everything.with_measures([everything.measures[measure[i]] for i in nodes], everything.weights[nodes])
+    return everything.part(measure[nodes], everything.weights[nodes])
 
 
 def _fingerprint(problem: Problem, network: Network, options: RunOptions) -> str:

@@ -26,13 +26,13 @@ from barymesh.decentralized.algorithm import (
     Indices,
     SynchronousAlgorithm,
 )
-from barymesh.decentralized.host import Host, Traffic, View, oracle_of, view_of
+from barymesh.decentralized.host import Host, Traffic, View, known_problem, view_of
 from barymesh.engines.delivery import Delivery
 from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError
 from barymesh.interrupt import interruptible
 from barymesh.io.atomic import replacing
-from barymesh.oracle.base import Oracle
+from barymesh.problem import Problem
 from barymesh.record import Callback, NodeDetails, NodeState, Record
 from barymesh.scenario.delays import Delay
 from barymesh.scenario.events import Join, Leave, NewData, Plan
@@ -92,9 +92,9 @@ class Simulation(ABC, Generic[S]):
         """What the nodes know now."""
         return view_of(self.algorithm, self.state, self.recorder.problem, self.steps)
 
-    def oracle(self, rows: Indices) -> Oracle:
-        """The oracle, in float64, of what the nodes in these rows know of their measures."""
-        return oracle_of(self.algorithm, self.state, self.recorder.problem, rows)
+    def known(self, rows: Indices) -> Problem:
+        """The problem of the nodes in these rows, as far as they know their measures."""
+        return known_problem(self.algorithm, self.state, self.recorder.problem, rows)
 
     def members(self) -> NDArray[np.bool_]:
         """``(m,)``: the nodes that take part now, but for those that are down for the rest of the run."""

@@ -101,10 +101,11 @@ class Worker:
     def certify(self, request: CertificateRequest) -> Certificate:
         """What the nodes add to the bounds of the certificate."""
         host = self.runtime.host
-        oracle = host.oracle(np.arange(host.nodes.count))
+        known = host.known(np.arange(host.nodes.count))
+        oracle = known.float64_oracle
         weights = host.nodes.weights / host.nodes.size
         log_p = oracle.evaluate(request.x)[1]
-        return node_bounds(oracle, weights, request.x, log_p, request.p, self.problem.largest_cost())
+        return node_bounds(oracle, weights, request.x, log_p, request.p, known.largest_cost())
 
     def close(self) -> None:
         """Close the file of the state."""

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from barymesh.gradients.growing import GrowingOracle
 from barymesh.measures import Atoms
-from barymesh.oracle import build_oracle
-from barymesh.oracle.base import Floats, Indices, Oracle
+from barymesh.oracle.base import Floats, Indices
 from barymesh.problem import Problem
 
 Counts = NDArray[np.int64]
@@ -42,11 +41,6 @@ class LogGradients(ABC):
     @abstractmethod
     def known_atoms(self, measures: Indices, drawn: Counts) -> list[Atoms]:
         """What is known of the ``measures (b,)`` after so many batches, as atoms."""
-
-    def known_oracle(self, measures: Indices, drawn: Counts) -> Oracle:
-        """The oracle of what is known of the ``measures (b,)`` after so many batches."""
-        of = self.problem
-        return build_oracle(self.known_atoms(measures, drawn), of.support, of.cost, of.reg)
 
 
 class ExactLogGradients(LogGradients):
@@ -74,6 +68,10 @@ class GrowingLogGradients(LogGradients):
 
     def known_atoms(self, measures: Indices, drawn: Counts) -> list[Atoms]:
         points, weights, offsets = self.oracle.sample(measures, drawn + 1)
+        if self.problem.cost.matrix_given is not None:
+            # atoms are the numbers of the matrix's columns
+            columns, index = self.problem.atoms[0].table, points[:, 0].astype(np.intp)
+            return [Atoms(columns, index[a:b], weights[a:b]) for a, b in pairwise(offsets)]
         points = points * self.oracle.sampled.unit
         return [Atoms(points[a:b], np.arange(b - a), weights[a:b]) for a, b in pairwise(offsets)]
 

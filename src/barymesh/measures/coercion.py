@@ -3,7 +3,9 @@
 The rules:
 
 - a list: one measure an item. Measures stay as they are; objects with ``rvs`` are distributions; other callables are
-  samplers; an array ``(N, d)`` is N samples in d dimensions
+  samplers; an array ``(N, d)`` is N samples in d dimensions; a flat array is samples on the line, whatever its values,
+  except that one as long as the support could be a histogram too, and is refused, and that on a support of more
+  dimensions, or with a cost matrix, it can be nothing but a histogram
 - one array ``(m, n)``: m histograms on the n points of the support (rows are measures)
 - one array ``(m, *grid shape)``: m images or volumes
 """
@@ -43,7 +45,7 @@ def as_measures(given: Any, support: Support | None = None, *, histograms_have_c
     elif isinstance(given, Mapping):
         raise MeasureError("Measures were given as a dictionary; give a list, for instance list(measures.values()).")
     elif isinstance(given, Iterable):
-        measures = [_numbered(k, _from_item, item, support) for k, item in enumerate(given)]
+        measures = [_numbered(k, _from_item, item, support, histograms_have_cost) for k, item in enumerate(given)]
     else:
         raise MeasureError(f"Measures must be a list or an array, not {type(given).__name__}.")
     if not measures:
@@ -51,7 +53,7 @@ def as_measures(given: Any, support: Support | None = None, *, histograms_have_c
     return measures
 
 
-def _from_item(item: Any, support: Support | None) -> Measure:
+def _from_item(item: Any, support: Support | None, histograms_have_cost: bool) -> Measure:
     if isinstance(item, Measure):
         return item
     if hasattr(item, "rvs"):
@@ -73,7 +75,7 @@ def _from_item(item: Any, support: Support | None) -> Measure:
     if array.shape[:1] == (0,):
         raise MeasureError("The measure is empty: give at least one sample.")
     if array.ndim == 1:
-        return _from_flat(array, support)
+        return Histogram(array) if histograms_have_cost else _from_flat(array, support)
     if array.ndim == 2:
         if support is None and array.shape[1] >= IMAGE_LIKE and min(array.shape) > 1 and (array >= 0).all():
             raise MeasureError(
@@ -98,20 +100,22 @@ def _from_item(item: Any, support: Support | None) -> Measure:
 
 
 def _from_flat(array: np.ndarray[Any, np.dtype[np.float64]], support: Support | None) -> Measure:
-    if (array >= 0).all() and (support is None or (support.size == array.size and support.dimension == 1)):
-        raise MeasureError(
-            f"A flat array of {array.size} non-negative numbers in a list can be read in two ways: as {array.size} "
-            f"samples on the line, or as a "
-            "histogram on the support. Say which: barymesh.Empirical(array) or barymesh.Histogram(array); for files, "
-            "the kind (on the command line --as) samples or histogram."
-        )
-    if support is not None and support.dimension != 1:
+    if support is None:
+        return Empirical(array)
+    if support.dimension > 1:
         if support.size == array.size:
             return Histogram(array)
         raise DimensionError(
             f"a flat array of {array.size} numbers is neither samples in {support.dimension} dimensions nor a "
-            f"histogram on the "
-            f"{support.size} points of the support. Give samples (N, {support.dimension}), or one mass for each point."
+            f"histogram on the {support.size} points of the support. Give samples (N, {support.dimension}), or one "
+            "mass for each point."
+        )
+    if support.size == array.size:
+        raise MeasureError(
+            f"A flat array of {array.size} numbers in a list, as many as the support has points, can be read in two "
+            f"ways: as {array.size} samples on the line, or as a histogram on the support. Say which: "
+            "barymesh.Empirical(array) or barymesh.Histogram(array); for files, the kind (on the command line --as) "
+            "samples or histogram."
         )
     return Empirical(array)
 

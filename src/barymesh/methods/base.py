@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from barymesh.state import S
 
 if TYPE_CHECKING:
-    from barymesh.oracle.base import Oracle
+    from barymesh.measures import Atoms
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -99,6 +99,6 @@ class Method(ABC, Generic[S]):
         """``(k,)``: the numbers of the measures that the nodes have."""
 
     @abstractmethod
-    def known_oracle(self, state: S, rows: Indices) -> Oracle | None:
-        """The oracle of what the nodes in the ``rows (b,)`` know of their measures by now; None if they know all there
-        is to know."""
+    def known_atoms(self, state: S, rows: Indices) -> list[Atoms] | None:
+        """What the nodes in the ``rows (b,)`` know of their measures by now; None if they know the atoms that the
+        problem has."""

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from barymesh.core import sinkhorn as kernels
 from barymesh.gradients.logarithmic import LogGradients
+from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
 from barymesh.methods.self_transport import SelfTransport
-from barymesh.oracle.base import Oracle
 from barymesh.problem import Problem
 from barymesh.state import State
 
@@ -160,5 +160,5 @@ class Entropic(Method[EntropicState]):
     def measures(self, state: EntropicState) -> NDArray[np.int64]:
         return state.measure
 
-    def known_oracle(self, state: EntropicState, rows: Indices) -> Oracle | None:
-        return None if self.final else self.log_gradients.known_oracle(state.measure[rows], state.drawn[rows])
+    def known_atoms(self, state: EntropicState, rows: Indices) -> list[Atoms] | None:
+        return None if self.final else self.log_gradients.known_atoms(state.measure[rows], state.drawn[rows])

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import logging
 import time
+import warnings
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ import numpy as np
 from barymesh.checks import real_number
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Ending, Pace, Place, Runtime, Snapshot, hosted_algorithm
-from barymesh.errors import BarymeshError, FileError, NetworkError, WeightError
+from barymesh.errors import AccuracyWarning, BarymeshError, FileError, NetworkError, WeightError
 from barymesh.io.files import read_measure
 from barymesh.method_names import WITHOUT_STEP
 from barymesh.peers.network_file import Kit
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 STATE, RESULT = "state", "result.npz"
 # a node that has not been active for so many seconds beyond its interval is not healthy
 _STUCK = 30.0
+# a support that misses more of a measure's mass than this is not one for these data
+_MOST_OUTSIDE = 0.5
 # seconds to wait for a neighbour to accept a connection, in a check
 _REACH_TIMEOUT = 3.0
 
@@ -210,12 +213,12 @@ async def check(
     found.append(CheckResult("key", True, f"{kit.keys.fingerprint}, private, and the one in the network file"))
     try:
         measure = read_measure(data, **reading)
+        _require_usable(weight, network.method)
+        fit = _fit(kit, measure, weight)
         if budget is not None:
             # made for the check only: nobody sees it
-            measure, _ = released(kit, measure, budget)
-        _require_usable(weight, network.method)
-        problem = local_problem(kit, measure, weight)
-        found.append(CheckResult("data", True, f"{problem.atoms[0].weights.size} points, fit {problem.support!r}"))
+            local_problem(kit, released(kit, measure, budget)[0], weight)
+        found.append(fit)
     except BarymeshError as error:
         found.append(CheckResult("data", False, str(error)))
     found.append(_clock(network.began))
@@ -228,6 +231,17 @@ async def check(
             found.append(CheckResult("status", False, str(error)))
     found += await asyncio.gather(*(_reachable(one) for one in neighbours(kit)))
     return found
+
+
+def _fit(kit: Kit, measure: Any, weight: float) -> CheckResult:
+    """Whether the measure fits the support of the network, and lies where that is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AccuracyWarning)
+        problem = local_problem(kit, measure, weight)
+    sentences = [str(one.message) for one in caught if issubclass(one.category, AccuracyWarning)]
+    size, fits = problem.atoms[0].weights.size, problem.share_outside() <= _MOST_OUTSIDE
+    text = f"{size} points, {'fit' if fits else 'do not fit'} {problem.support!r}"
+    return CheckResult("data", fits, ". ".join([text, *sentences]))
 
 
 def _require_usable(weight: float, method: str) -> None:

@@ -42,6 +42,7 @@ from barymesh.checks import whole_number
 from barymesh.decentralized.algorithm import Floats, Indices, Nodes, SynchronousAlgorithm
 from barymesh.decentralized.inbox import Inbox
 from barymesh.gradients.logarithmic import LogGradients
+from barymesh.measures import Atoms
 from barymesh.network.topology import Network, adjacency, require_unweighted
 from barymesh.state import State
 
@@ -94,10 +95,13 @@ class GossipSinkhorn(SynchronousAlgorithm[GossipSinkhornState]):
         return state
 
     def _begin_phase(self, state: GossipSinkhornState, nodes: Indices) -> None:
-        phases = np.full(nodes.size, state.rounds // self.rounds_per_phase)
         x = state.x[nodes]
-        state.phi[nodes] = self.log_gradients.at(x, nodes, phases) - x
+        state.phi[nodes] = self.log_gradients.at(x, nodes, self._phases(state, nodes)) - x
         state.mixed[nodes] = self.weights[nodes] * np.column_stack([state.phi[nodes], np.ones(nodes.size)])
+
+    def _phases(self, state: GossipSinkhornState, nodes: Indices) -> NDArray[np.int64]:
+        """``(b,)``: how many phases the nodes have completed."""
+        return np.full(nodes.size, state.rounds // self.rounds_per_phase)
 
     def messages(self, state: GossipSinkhornState) -> Floats:
         return self.factors * state.mixed
@@ -118,6 +122,9 @@ class GossipSinkhorn(SynchronousAlgorithm[GossipSinkhornState]):
 
     def duals(self, state: GossipSinkhornState, steps: int, received: Inbox | None = None) -> Floats:
         return self.reg * state.x
+
+    def known_atoms(self, state: GossipSinkhornState, rows: Indices) -> list[Atoms] | None:
+        return None if self.log_gradients.final else self.log_gradients.known_atoms(rows, self._phases(state, rows))
 
 
 def averaging(network: Network) -> tuple[Floats, Floats, float]:

@@ -1,4 +1,4 @@
-"""Readers of the options of runs on a network, which make the objects that texts describe; see ``option_readers``."""
+"""Readers of the options of runs on a network, which make the objects that texts describe; see readers.py."""
 
 from __future__ import annotations
 

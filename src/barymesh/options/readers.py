@@ -18,6 +18,9 @@ from barymesh.support.points import Support, as_support
 
 Reader = Callable[[str, Any], Any]
 
+# the precisions of the arithmetic, by name
+PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
+
 
 def positive(name: str, value: Any) -> float:
     """A positive finite number."""

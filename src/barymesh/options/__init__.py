@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from barymesh import option_readers as read
-from barymesh import run_readers as read_run
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import OptionError
 from barymesh.method_names import NETWORK_METHODS
-from barymesh.option_model import Model, details, option
-from barymesh.problem import PRECISIONS
+from barymesh.options import readers as read
+from barymesh.options import run_readers as read_run
+from barymesh.options.model import Model, details, option
 
 if TYPE_CHECKING:
     from barymesh.decentralized.build import Batch
@@ -185,7 +184,7 @@ class Options(RunOptions):
     cost: CostLike = option(SQUARED, reader=read.cost)
     seed: int = option(0, reader=read.whole)
     samples: int = option(1000, reader=read.count)
-    precision: str = option("float64", reader=read.one_of(*PRECISIONS))
+    precision: str = option("float64", reader=read.one_of(*read.PRECISIONS))
     network: Any = option(None, *ENGINES, reader=read_run.network)
 
     @property

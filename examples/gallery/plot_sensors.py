@@ -3,9 +3,9 @@ Where is the source? Sensors on failing links
 =============================================
 
 Thirty sensors on a map look for the source of a signal. Each has a belief, from a bearing and a rough distance. What
-none of them knows: their map is of another datum, and everything on it lies 200 m off. They exchange radio messages with
-the sensors within reach; one message in ten is lost, and every link is down for some time. Can all of them still arrive
-at the common answer, without a centre? And which answer should it be?
+none of them knows: their map is of another datum, and everything on it lies 200 m off. They send radio messages to the
+sensors within reach; one message in ten is lost, and every link is down for some time. Can all of them still arrive at
+the common answer, without a centre? And which answer should it be?
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 Which links should a network have?
 ==================================
 
-Twenty-five sites are to agree on a barycenter. Which of them should be linked? More links cost more traffic; fewer links
+Twenty-five sites are to agree on a barycenter. Which of them should be linked? More links cost more traffic; fewer
 mean longer ways. How long does it take until the sites have the answer to within 1% on average, and what does it cost?
 """
 

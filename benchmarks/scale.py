@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from barymesh.core.tree import HEADER
 from barymesh.engines.delivery import TIGHT
+from barymesh.transport.wire import frame_bytes
 from benchmarks.parts import Row
 from benchmarks.tables import table
 
@@ -46,8 +47,8 @@ class NetworkCost:
 
     @property
     def rounds(self) -> float:
-        """Messages that a node sends to each neighbour: one before time 0, and one every time it acts."""
-        return 1 + self.seconds / PERIOD
+        """Messages that a node sends to each neighbour: one every time it acts."""
+        return self.seconds / PERIOD
 
     @property
     def messages(self) -> float:
@@ -57,8 +58,8 @@ class NetworkCost:
     @property
     def bytes(self) -> float:
         """Of all nodes: header and target to every neighbour, two sums to the parent."""
-        numbers = self.degree * (HEADER + self.points) + 2 * self.points
-        return NUMBER * self.nodes * numbers * self.rounds
+        each = self.degree * frame_bytes(HEADER + self.points) + 2 * NUMBER * self.points
+        return self.nodes * each * self.rounds
 
     @property
     def simulator_bytes(self) -> float:

@@ -1,8 +1,8 @@
 """What differential privacy costs in accuracy: barycenters of private histograms beside the true one.
 
 Twenty nodes hold records of a Gaussian each, on a line of 100 points (the Gaussians of the paper) and on a square of 16
-by 16. Every node gives away one private histogram; how far is the barycenter of these from that of the Gaussians? The
-table and the figure of docs/explanation/privacy.md are made here, and come out the same each time.
+by 16. Every node releases one private histogram; how far is the barycenter of these from that of the Gaussians? The
+tables and the figure of docs/explanation/privacy.md are made here, and are the same each time.
 
     python examples/privacy_cost.py [folder]
 """
@@ -63,7 +63,7 @@ def errors(case: Case, truth: Floats, records: int, epsilon: float | None) -> Fl
             if epsilon is None:
                 histograms.append(bm.Histogram(shares(rows, case.support)))
                 continue
-            # a key that everybody can read here: an experiment must repeat, and these records are nobody's
+            # a key that is no secret: an experiment must repeat, and these records are synthetic
             key = f"seed {seed}, node {node}".encode()
             private, _ = private_measure(rows, case.support, reg=case.reg, epsilon=epsilon, delta=DELTA, key=key)
             histograms.append(private)

@@ -1,6 +1,6 @@
 """
-Ridge regression by workers who see each other late
-===================================================
+Ridge regression by workers with stale information
+==================================================
 
 Eight workers fit one ridge regression. Each owns five of the forty coefficients, and updates them from the gradient of
 its own block; of the others' coefficients it knows values that are some steps old. How much does stale information

@@ -4,8 +4,8 @@ The typical night on a clock without ends
 
 At what hour do emergency calls come in, in a typical district? Each of seven districts has a night peak and a smaller
 one in the afternoon, at hours of its own; some night peaks are before midnight, some after. A clock is a circle, so
-the cost of moving a call is the squared *shorter way round*. Whoever cuts the circle at midnight and works on the
-line from 0 to 24 puts 23:30 and 0:30 a whole day apart.
+the cost of moving a call is the squared *shorter way round*. On the line from 0 to 24, cut at midnight, 23:30 and 0:30
+would be a whole day apart.
 """
 
 import matplotlib.pyplot as plt

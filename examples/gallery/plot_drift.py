@@ -2,10 +2,9 @@
 Following a distribution that drifts
 ====================================
 
-Twelve weather stations talk to a few neighbours each, and keep track of the distribution of temperature that is
-typical of all of them. The weather changes: every fifteen seconds each station has new data, at a moment of its own.
-Nobody restarts anything. How far behind is the network, and what would an answer computed once, at the start, be
-worth?
+Twelve weather stations exchange messages with a few neighbours each, and follow the distribution of temperature that is
+typical of all of them. The weather changes: every fifteen seconds each station has new data, at a time of its own.
+Nothing is restarted. How far behind is the network, and what would an answer computed once, at the start, be worth?
 """
 
 import matplotlib.pyplot as plt
@@ -56,8 +55,8 @@ assert network[-1].max() < 0.01
 
 # %%
 # The network is about three seconds behind, the time in which a change goes to the root of its tree and back; a
-# station with fresh data leans towards them until it has heard from the others. If data changed much faster than
-# that, the answer would lag visibly; once they rest, it becomes exact.
+# station with fresh data leans towards them until messages of the others arrive. If data changed much faster than
+# that, the answer would lag visibly; once they no longer change, it becomes exact.
 
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, layout="constrained")
 top.plot(times, run.snapshots @ support, color="#56B4E9", linewidth=0.8)

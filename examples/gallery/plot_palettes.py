@@ -2,7 +2,7 @@
 One palette for three photographs
 =================================
 
-Three photographs shall hang side by side, and their colours should look like one series. Each photograph is a
+Three photographs will hang side by side, and their colours should look like one series. Each photograph is a
 distribution of colours; the Wasserstein barycenter of the three is a palette between them, and the transport plans
 say which colour becomes which. The common shortcut gives all photographs the same mean and spread in each channel,
 which knows nothing of *which* colours there are.

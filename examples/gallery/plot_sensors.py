@@ -1,11 +1,11 @@
 """
-Where is the source? Sensors that talk over failing links
-=========================================================
+Where is the source? Sensors on failing links
+=============================================
 
 Thirty sensors on a map look for the source of a signal. Each has a belief, from a bearing and a rough distance. What
-none of them knows: their map is of another datum, and everything on it lies 200 m off. They talk by radio to whoever
-is in reach; one message in ten is lost, and every link is down for some time. Can all of them still arrive at the
-common answer, without a centre? And which answer should it be?
+none of them knows: their map is of another datum, and everything on it lies 200 m off. They send radio messages to the
+sensors within reach; one message in ten is lost, and every link is down for some time. Can all of them still arrive at
+the common answer, without a centre? And which answer should it be?
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,7 @@ central = bm.barycenter(beliefs, support, reg=REG)
 
 # %%
 # The run on the network, twice: with everything in order, and with links that fail. ``reference`` is the barycenter
-# computed in one place, to compare with. Nobody tells the sensors when to stop; they find out.
+# computed in one place, for comparison. The sensors find out by themselves when to stop.
 
 starts = rng.uniform(0, 15, len(network.edges))
 stops = starts + rng.uniform(2, 10, len(network.edges))

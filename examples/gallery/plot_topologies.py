@@ -2,9 +2,8 @@
 Which links should a network have?
 ==================================
 
-Twenty-five sites are about to agree on a barycenter, and someone has to decide who is connected to whom. More links
-cost more traffic; fewer links mean that news takes longer to get round. How long does it take until every site has
-the answer to within 1% (on average), and what does it cost?
+Twenty-five sites are to agree on a barycenter. Which of them should be linked? More links cost more traffic; fewer
+mean longer ways. How long does it take until the sites have the answer to within 1% on average, and what does it cost?
 """
 
 import matplotlib.pyplot as plt
@@ -41,10 +40,10 @@ for name in names:
 
 # %%
 # The time is set by how many hops apart sites are, about 1.6 s for each and a few to begin with, and not by the
-# number of links. So linking everybody with everybody is the dearest way to be fast: a sparse network without long
-# ways (exponential, or random) is nearly as fast for half the traffic. Chains and rings have few links and still cost
-# more, because they talk for longer. The star is the cheapest, but everything hangs on its hub: hollow bars are
-# networks that fall apart if one site fails.
+# number of links. The complete network is the most expensive way to be fast: a sparse network without long ways
+# (exponential, or random) is nearly as fast for half the traffic. Paths and cycles have few links and still cost more,
+# because they take longer. The star is the cheapest, but depends on its hub: hollow bars are networks that fall apart
+# if one site fails.
 
 assert np.corrcoef(hops, seconds)[0, 1] > 0.95
 cost = dict(zip(names, megabytes, strict=True))

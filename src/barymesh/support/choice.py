@@ -133,7 +133,7 @@ def _warn_of_tails(atoms: list[Atoms], lower: Floats, upper: Floats) -> str:
         f"{outside[most]:.2g} of measure {most}, which counts as if it were at the edge. Give support= to reach "
         "further, or a larger reg.",
         AccuracyWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     return f" but for {share:.2g} of the mass, in heavy tails or outliers"
 

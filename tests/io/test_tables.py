@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import sys
 
 import numpy as np
@@ -217,6 +218,24 @@ def test_parquet_is_read_as_csv_is(tmp_path, rng):
     (measure,) = bm.read_measures(parquet_file(tmp_path, x=x, weight=weight, y=y), weight_column="weight")
     np.testing.assert_array_equal(measure.points, np.stack([x, y], axis=1))
     np.testing.assert_allclose(measure.weights, normalised(weight))
+
+
+def test_parquet_with_numbers_of_every_type(tmp_path):
+    columns = {
+        "a": pyarrow.array([1, 2], pyarrow.int64()),
+        "b": pyarrow.array([1, 2], pyarrow.uint8()),
+        "c": pyarrow.array([1.0, 2.0], pyarrow.float32()),
+        "d": pyarrow.array([True, False]),
+        "e": pyarrow.array([decimal.Decimal("1.5"), decimal.Decimal("2.5")]),
+    }
+    (measure,) = bm.read_measures(parquet_file(tmp_path, **columns))
+    np.testing.assert_array_equal(measure.points, [[1, 1, 1, 1, 1.5], [2, 2, 2, 0, 2.5]])
+
+
+def test_parquet_with_two_columns_of_one_name(tmp_path):
+    table = pyarrow.table([pyarrow.array([1.0]), pyarrow.array([2.0])], names=["x", "x"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    refusal(tmp_path / "a.parquet", "2 columns called 'x'", error=FileError)
 
 
 def test_parquet_with_a_text_column(tmp_path):

@@ -21,6 +21,7 @@ from barymesh.errors import FileError, MeasureError, OptionError
 from barymesh.io.limits import require_regular, require_room
 from barymesh.measures import Empirical
 
+LINES_BETWEEN_CHECKS = 2**14
 # a column by its name, or by its number counted from 1
 Column = str | int
 
@@ -89,8 +90,6 @@ def _place(file: Path, column: Column, names: Sequence[str]) -> int:
 def read_csv(file: Path, choice: Choice) -> Empirical:
     """The samples in a CSV file, with or without a header."""
     require_regular(file)
-    # a number takes two characters at least
-    require_room(file, file.stat().st_size // 2)
     with file.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text)
         try:
@@ -125,6 +124,8 @@ def _samples(file: Path, reader: Any, choice: Choice) -> Empirical:
                 "truncated."
             )
         points.extend(_cell(where, names[k], row[k]) for k in places)
+        if reader.line_num % LINES_BETWEEN_CHECKS == 0:
+            require_room(file, len(points))
         if weight is not None:
             masses.append(_cell(where, names[weight], row[weight], least=0.0))
     if names is None:
@@ -177,17 +178,20 @@ def read_parquet(file: Path, choice: Choice) -> Empirical:
     places, weight = choice.places(file, names)
     used = places if weight is None else [*places, weight]
     require_room(file, table.metadata.num_rows * len(used))
-    values = []
     for k in used:
         kind = table.schema_arrow.types[k]
-        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
+        if not any(is_number(kind) for is_number in _numbers(pyarrow.types)):
             raise FileError(
                 f"{file}, {names[k]}: a column of type {kind}, where numbers are needed. Choose other columns "
                 "(columns=, --columns)."
             )
+        if names.count(names[k]) > 1:
+            raise FileError(f"{file} has {names.count(names[k])} columns called {names[k]!r}. Rename them.")
     columns = _undamaged(file, lambda: table.read([names[k] for k in used]))
+    values = []
     for k in used:
-        column = np.asarray(columns.column(names[k]).to_numpy(), dtype=float)
+        # what is missing becomes NaN
+        column = columns.column(names[k]).cast(pyarrow.float64(), safe=False).to_numpy()
         bad = ~np.isfinite(column) if k != weight else ~(np.isfinite(column) & (column >= 0))
         if bad.any():
             what = "NaN, infinity or an empty cell" if k != weight else "a negative number, NaN or infinity"
@@ -195,6 +199,10 @@ def read_parquet(file: Path, choice: Choice) -> Empirical:
         values.append(column)
     points, masses = np.stack(values[: len(places)], axis=1), None if weight is None else values[-1]
     return Empirical(points, masses, names=[names[k] for k in places])
+
+
+def _numbers(types: Any) -> tuple[Callable[[Any], bool], ...]:
+    return types.is_integer, types.is_floating, types.is_decimal, types.is_boolean
 
 
 def _undamaged(file: Path, read: Callable[[], Any]) -> Any:

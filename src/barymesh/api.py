@@ -49,6 +49,8 @@ def barycenter(options: Options) -> Result:
     if problem.support.reason and (shown or asked):
         say(f"Support: {problem.support.reason}.")
     if options.network is None:
+        if shown and problem.work.is_large:
+            say(f"{problem.work}.")
         from barymesh.exact.run import solve_problem
 
         return solve_problem(

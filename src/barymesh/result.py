@@ -256,6 +256,7 @@ class Result:
             "status": self.status.name,
             "method": self.method,
             "reason": self.support.reason,
+            "names": self.support.names,
             "grid": grid and [grid.shape, grid.lower, grid.upper],
             "network": self.network and [self.network.size, self.network.name],
         }
@@ -311,6 +312,7 @@ class Result:
                 arrays = {name: stored[name] for name in stored.files}
             header = json.loads(str(arrays.pop("header")))
             version, grid, reason = header.pop("format"), header.pop("grid"), header.pop("reason")
+            names = header.pop("names", None)
             if version != FORMAT:
                 raise FileError(
                     f"{path} has result format {version}; this version of barymesh reads format {FORMAT}. "
@@ -324,7 +326,7 @@ class Result:
             links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
             history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
             return Result(
-                support=support,
+                support=support.named(names),
                 status=Status[header.pop("status")],
                 network=who and _stored_network(who, links),
                 history=History({name.removeprefix("history_"): column for name, column in history.items()}),

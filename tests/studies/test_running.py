@@ -41,10 +41,10 @@ def _limited_numbers():
     """Arithmetic that ends earlier: gradients are bounded, so that duals beyond all floats are hard to come by."""
 
     class Limited(Recorder):
-        def record(self, now, duals, *others):
-            if np.abs(duals).max() > HUGE / 1e50:
+        def record(self, now, view, *others):
+            if np.abs(view.duals).max() > HUGE / 1e50:
                 raise NumericalError("The duals are no longer finite numbers.")
-            super().record(now, duals, *others)
+            return super().record(now, view, *others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "Recorder", Limited)

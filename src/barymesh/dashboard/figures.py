@@ -50,8 +50,8 @@ RATE = "rate"
 PANELS = (
     Panel("dual_objective", "dual objective"),
     Panel("dual_error", "dual objective: distance from the optimum", 1e-14),
-    Panel("consensus", "consensus: mean distance from the barycenter", 1e-14),
-    Panel("consensus_distance", "consensus distance: squared differences over the links", 1e-14),
+    Panel("consensus", "consensus (mean L1)", 1e-14),
+    Panel("consensus_distance", "consensus distance", 1e-14),
     Panel("feasibility", "feasibility residual", 1e-14),
     Panel("tv", "total variation to the true barycenter", 1e-10),
     Panel("distance", "largest total variation from the mean", 1e-10),

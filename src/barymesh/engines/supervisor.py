@@ -11,7 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -108,17 +108,16 @@ def run_workers(problem: Problem, network: Network, options: RunOptions, site: S
             shown = following_time(options.duration, options.method, bool(options.progress), options.callback)
             with interruptible() as interrupted:
                 with shown as watch:
-                    status = _watch(workers, recorder, options, watch, interrupted)
-                view = gathered(workers, network.size)
-                certificate = _certified(workers, recorder, view)
+                    status, last = _watch(workers, recorder, options, watch, interrupted)
+                certificate = _certified(workers, recorder, last.view)
         finally:
             for worker in workers:
                 worker.end()
     return network_result(
-        algorithm, recorder, view, np.ones(network.size, dtype=bool), certificate,
+        algorithm, recorder, last.view, np.ones(network.size, dtype=bool), certificate,
         status=status,
-        activations=_activations(workers),
-        traffic=_traffic(workers),
+        activations=last.activations,
+        traffic=last.traffic,
         seconds=time.perf_counter() - began,
     )  # fmt: skip
 
@@ -155,34 +154,40 @@ def assignments(
     return found
 
 
-def gathered(workers: Sequence[WorkerHandle], size: int) -> View:
-    """What all nodes know, from the last reports of their workers."""
+@dataclass(frozen=True)
+class Gathering:
+    """What all nodes know, how often they have acted and what they have sent, from the last reports of their
+    workers."""
+
+    view: View
+    activations: int
+    traffic: Traffic
+
+
+def gathered(workers: Sequence[WorkerHandle], size: int) -> Gathering:
+    """The last reports put together."""
     reports = [worker.report for worker in workers if worker.report is not None]
     points = reports[0].duals.shape[1]
     view = View(np.empty((size, points)), np.empty(size), np.empty((size, points)), np.empty(size))
     for report in reports:
         view.duals[report.nodes], view.values[report.nodes] = report.duals, report.values
         view.estimates[report.nodes], view.errors[report.nodes] = report.weights, report.errors
-    return view
-
-
-def _activations(workers: Sequence[WorkerHandle]) -> int:
-    return sum(worker.report.activations for worker in workers if worker.report is not None)
-
-
-def _traffic(workers: Sequence[WorkerHandle]) -> Traffic:
-    total = Traffic()
+    traffic = Traffic()
+    for report in reports:
+        traffic.messages += report.messages
+        traffic.bytes += report.bytes
     for worker in workers:
-        total.messages += worker.earlier.messages + (worker.report.messages if worker.report else 0)
-        total.bytes += worker.earlier.bytes + (worker.report.bytes if worker.report else 0)
-    return total
+        traffic.messages += worker.earlier.messages
+        traffic.bytes += worker.earlier.bytes
+    return Gathering(view, sum(report.activations for report in reports), traffic)
 
 
 def _watch(
     workers: list[WorkerHandle], recorder: Recorder, options: RunOptions, callback: Callback | None,
     interrupted: Callable[[], bool],
-) -> Status:  # fmt: skip
-    """Look after the workers until all nodes have stopped, or the time is over; it counts from when all have begun."""
+) -> tuple[Status, Gathering]:  # fmt: skip
+    """Look after the workers until all nodes have stopped, or the time is over; it counts from when all have begun.
+    Returns why it ended, and what was recorded last."""
     _await_begin(workers, interrupted)
     began, due = time.monotonic(), 0.0
     while True:
@@ -190,19 +195,20 @@ def _watch(
         converged = all(worker.report is not None and worker.report.stopped for worker in workers)
         status = _ending(converged, interrupted(), now >= options.duration)
         if now >= due or status is not None:
-            record = _record(recorder, options.duration if status is Status.OUT_OF_TIME else now, workers)
+            last = gathered(workers, recorder.network.size)
+            record = _record(recorder, options.duration if status is Status.OUT_OF_TIME else now, last)
             due = now + options.record_every
             if callback is not None and callback(record) and status is None:
-                return Status.STOPPED
+                return Status.STOPPED, last
         if status is not None:
-            return status
+            return status, last
         _look(workers)
 
 
-def _record(recorder: Recorder, now: float, workers: list[WorkerHandle]) -> Record:
+def _record(recorder: Recorder, now: float, found: Gathering) -> Record:
     size = recorder.network.size
     return recorder.record(
-        now, gathered(workers, size), np.ones(size, dtype=bool), _activations(workers), _traffic(workers),
+        now, found.view, np.ones(size, dtype=bool), found.activations, found.traffic,
         lambda: NodeDetails(np.full(size, NodeState.WORKING, dtype=object), None),
     )  # fmt: skip
 

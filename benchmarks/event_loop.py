@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from barymesh.core import faults as fault_kernels
 from barymesh.core.compiling import compiled
-from barymesh.core.counter_random import NORMALS, key, normals
+from barymesh.core.counter_random import NORMALS, normals, random_stream
 from barymesh.engines.simulation import Simulation
 from barymesh.measures import Gaussian
 from barymesh.network import as_network
@@ -123,7 +123,7 @@ def loop(problem: Problem, network: Network, clock: Iterable[tuple[float, int]])
     means, stds = [float(one.mean[0]) for one in normal], [float(np.sqrt(one.cov[0, 0])) for one in normal]
     seed, names = np.uint64(problem.seed), np.empty(network.neighbours.size, dtype=np.uint64)
     receivers = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    fault_kernels.name_edges(seed, network.neighbours, receivers, names)
+    fault_kernels.edge_streams(seed, network.neighbours, receivers, names)
     # out of a node go the reverses of the edges that come into it
     outgoing = np.split(names[network.reverse], network.offsets[1:-1])
     law = Categorical().table(network).law
@@ -148,7 +148,7 @@ def loop(problem: Problem, network: Network, clock: Iterable[tuple[float, int]])
 @compiled
 def draw_normals(seed: int, node: int, number: int, out: Floats) -> None:
     """Standard normal numbers for a node's activation."""
-    normals(key(seed, NORMALS, node, number), out)
+    normals(random_stream(seed, NORMALS, node, number), out)
 
 
 @compiled

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from barymesh.core.tree import HEADER
-from barymesh.engines.delivery import TIGHT
+from barymesh.engines.delivery import LARGE_POOL_ROOM
 from barymesh.transport.wire import frame_bytes
 from benchmarks.parts import Row
 from benchmarks.tables import table
@@ -64,9 +64,9 @@ class NetworkCost:
     @property
     def simulator_bytes(self) -> float:
         """Memory of the simulator: the last messages of every node that are in flight, being made or held, in a pool
-        that is TIGHT times as large; the nodes' own vectors; their atoms."""
+        that is LARGE_POOL_ROOM times as large; the nodes' own vectors; their atoms."""
         kept = LONGEST_DELAY / PERIOD + 2
-        pool = TIGHT * kept * (HEADER + 3 * self.points)
+        pool = LARGE_POOL_ROOM * kept * (HEADER + 3 * self.points)
         own = SCALARS + VECTORS * self.points
         return PROCESS + self.nodes * (NUMBER * (pool + own) + ATOMS * ATOM_BYTES)
 

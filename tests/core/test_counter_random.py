@@ -14,7 +14,7 @@ from barymesh.core.compiling import compiled
 def words(name, count):
     out = np.empty(count, np.uint64)
     for k in range(count):
-        out[k] = addressed.word(name, k)
+        out[k] = addressed.random_bits(name, k)
     return out
 
 
@@ -22,7 +22,7 @@ def words(name, count):
 def units(seed, a, b, count):
     out = np.empty(count)
     for k in range(count):
-        out[k] = addressed.unit(addressed.word(addressed.key(seed, 0, a, b), k))
+        out[k] = addressed.unit(addressed.random_bits(addressed.random_stream(seed, 0, a, b), k))
     return out
 
 

@@ -38,10 +38,10 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
     Every link carries what the wire would: the private columns of a message reach their receiver only.
     """
     table = delays.table(network)
-    fate = (faults.rates, faults.deaf, faults.deaf_first, faults.cut, faults.cut_first)
+    fault_arrays = (faults.rates, faults.crashed, faults.crashed_first, faults.cut, faults.cut_first)
     receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    names = np.empty(receiver.size, dtype=np.uint64)
-    fault_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
+    streams = np.empty(receiver.size, dtype=np.uint64)
+    fault_kernels.edge_streams(np.uint64(seed), network.neighbours, receiver, streams)
     private = algorithm.private.stop - algorithm.private.start
 
     state, traffic = algorithm.start(), Traffic()
@@ -84,7 +84,9 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
                 traffic.bytes += wire.frame_bytes(algorithm.width - (0 if to == confidant else private))
                 offset = table.offset[e] if table.offset.size else 0.0
                 trace = table.trace[e] if table.trace.size else 0
-                time = fault_kernels.arrival(names[e], e, acted[node], now, to, table.law, trace, offset, *fate)
+                time = fault_kernels.arrival(
+                    streams[e], e, acted[node], now, to, table.law, trace, offset, *fault_arrays
+                )
                 serial += 1
                 if time < fault_kernels.NEVER:
                     order = LATE_ARRIVAL if time == now else ARRIVAL

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from barymesh.core import faults as fate_kernels
+from barymesh.core import faults as fault_kernels
 from barymesh.errors import OptionError
 from barymesh.network import as_network
 from barymesh.scenario import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
@@ -18,17 +18,17 @@ def drawn(delay, network=NETWORK, count=400, seed=0):
     """``(edges, count)``: the delays of the first messages on every directed edge."""
     table = delay.table(network)
     receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    names = np.empty(receiver.size, dtype=np.uint64)
-    fate_kernels.name_edges(np.uint64(seed), network.neighbours, receiver, names)
+    streams = np.empty(receiver.size, dtype=np.uint64)
+    fault_kernels.edge_streams(np.uint64(seed), network.neighbours, receiver, streams)
     offset = table.offset if table.offset.size else np.zeros(receiver.size)
     trace = table.trace if table.trace.size else np.zeros(receiver.size, dtype=np.int64)
     draws = [
-        [offset[e] + fate_kernels.delay(names[e], number, 0, table.law, trace[e]) for number in range(count)]
+        [offset[e] + fault_kernels.delay(streams[e], number, 0, table.law, trace[e]) for number in range(count)]
         for e in range(receiver.size)
     ]
     values = np.array(draws)
-    assert values.min() >= table.least * (1 - 1e-12)
-    assert values.max() <= table.most * (1 + 1e-12)
+    assert values.min() >= table.shortest * (1 - 1e-12)
+    assert values.max() <= table.longest * (1 + 1e-12)
     return values
 
 

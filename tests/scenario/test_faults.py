@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barymesh.core import faults as fate_kernels
+from barymesh.core import faults as fault_kernels
 from barymesh.errors import OptionError
 from barymesh.network import as_network
 from barymesh.scenario import Constant, Crash, Duplication, LinkDown, Loss, Reordering, Sleep, Uniform
@@ -19,11 +19,14 @@ def arrivals(faults, delay, sent=0.0, count=4000, e=1):
     """When the first messages on an edge arrive, all sent at the same time."""
     table, bad = delay.table(PATH), fault_table(faults, PATH)
     receiver = np.repeat(np.arange(3), np.diff(PATH.offsets))
-    names = np.empty(receiver.size, dtype=np.uint64)
-    fate_kernels.name_edges(np.uint64(0), PATH.neighbours, receiver, names)
-    fate = (bad.rates, bad.deaf, bad.deaf_first, bad.cut, bad.cut_first)
+    streams = np.empty(receiver.size, dtype=np.uint64)
+    fault_kernels.edge_streams(np.uint64(0), PATH.neighbours, receiver, streams)
+    fault_arrays = (bad.rates, bad.crashed, bad.crashed_first, bad.cut, bad.cut_first)
     return np.array(
-        [fate_kernels.arrival(names[e], e, k, sent, int(receiver[e]), table.law, 0, 0.0, *fate) for k in range(count)]
+        [
+            fault_kernels.arrival(streams[e], e, k, sent, int(receiver[e]), table.law, 0, 0.0, *fault_arrays)
+            for k in range(count)
+        ]
     )
 
 
@@ -62,9 +65,9 @@ def test_spans_are_joined_and_resets_sorted():
     table = fault_table([Sleep(0, 3, 5), Crash(0, 4, 6, memory=False), Sleep(0, 1, 2), Crash(2, 0, 1, False)], PATH)
     np.testing.assert_allclose(table.idle, [[1, 2], [3, 6], [0, 1]])
     np.testing.assert_array_equal(table.idle_first, [0, 2, 2, 3])
-    np.testing.assert_allclose(table.deaf, [[4, 6], [0, 1]])
+    np.testing.assert_allclose(table.crashed, [[4, 6], [0, 1]])
     assert table.resets == [(1.0, 2), (6.0, 0)]
-    idle = fate_kernels.idle(np.array([0, 0, 0, 1]), np.array([1.5, 2.5, 5.9, 1.5]), table.idle, table.idle_first)
+    idle = fault_kernels.idle(np.array([0, 0, 0, 1]), np.array([1.5, 2.5, 5.9, 1.5]), table.idle, table.idle_first)
     assert idle.tolist() == [True, False, True, False]
 
 

@@ -1,4 +1,4 @@
-"""Arrays that begin with a cache line."""
+"""Arrays aligned to cache lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CACHE_LINE = 64
 
 
 def aligned(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
-    """Zeros that begin with a cache line: vectors that straddle two lines would cost twice as much to load."""
+    """Zeros, aligned to a cache line: vectors across two lines take twice as long to load."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
     memory_block = np.zeros(size + CACHE_LINE, dtype=np.uint8)
     skipped = -memory_block.ctypes.data % CACHE_LINE

@@ -9,13 +9,13 @@ from barymesh.core.compiling import compiled_parallel
 from barymesh.core.vector_math import fast_exp, fma
 from barymesh.core.vector_sums import dot, sum_of
 
-# numbers of a row worked on together, so that they stay in the nearest cache
+# numbers of a row processed together, so that they stay in the nearest cache
 CHUNK = 1024
 
 
 @compiled_parallel
 def weighted_mean(rows, weights, out):
-    """``out = weights @ rows``. Not by BLAS, whose threads would go on spinning beside numba's."""
+    """``out = weights @ rows``. Without BLAS, whose idle threads would compete with numba's."""
     width = 64
     for block in numba.prange((out.size + width - 1) // width):
         start, stop = block * width, min(out.size, (block + 1) * width)
@@ -43,7 +43,7 @@ def residual(log_p, mean, p, out_error):
 
 @compiled_parallel
 def close_slot(r, relaxation, change, move):
-    """The slot held the previous residual and the step taken; now ``change = dr`` and ``move = dx + relaxation *
+    """Turn the previous residual and step in the slot into differences: ``change = dr`` and ``move = dx + relaxation *
     dr``."""
     for i in numba.prange(r.shape[0]):
         line, dr, dx = r[i], change[i], move[i]
@@ -74,18 +74,18 @@ def gram(changes, count, r, weights, p, out):
 
 @compiled_parallel
 def advance(x, r, drift, fallback, moves, changes, count, coefficients, relaxation, slot):
-    """Take the accelerated step and open the next slot of the history.
+    """Take the accelerated step and fill the next slot of the history.
 
     ``x <- x - drift + w r - sum_q c_q (dx_q + w dr_q)``; ``fallback`` gets the plain step ``x - drift + r``; the slot
-    gets the step taken and the residual, from which ``close_slot`` makes the next differences.
+    gets the step and the residual, from which ``close_slot`` computes the next differences.
     """
     for i in numba.prange(x.shape[0]):
         taken = np.empty(min(x.shape[1], CHUNK))
         for start in range(0, x.shape[1], CHUNK):
             stop = min(start + CHUNK, x.shape[1])
-            line, step, plain, lost = x[i, start:stop], r[i, start:stop], fallback[i, start:stop], drift[start:stop]
+            line, step, plain, shift = x[i, start:stop], r[i, start:stop], fallback[i, start:stop], drift[start:stop]
             for k in range(stop - start):
-                line[k] -= lost[k]
+                line[k] -= shift[k]
                 plain[k] = line[k] + step[k]
                 taken[k] = relaxation * step[k]
             for q in range(count):

@@ -1,4 +1,4 @@
-"""Compiled kernels for measures given by weighted atoms: samples, quadratures, histograms on points of their own.
+"""Compiled kernels for measures given by weighted atoms: samples, quadratures, histograms on their own points.
 
 For one node with potential ``lam``, atoms ``y_k`` of weight ``w_k`` and x = lam / reg:
 
@@ -6,13 +6,13 @@ For one node with potential ``lam``, atoms ``y_k`` of weight ``w_k`` and x = lam
     value    = sum_k w_k log Z_k
     p_l      = sum_k w_k exp(x_l - c(z_l, y_k)/reg - log Z_k)
 
-One exponential a pair. Everything is shifted by the largest term of its sum, so nothing overflows, and a sum is never
-zero. Where ``p_l`` itself is too small for ordinary arithmetic, its logarithm comes from a second pass that shifts over
-the atoms instead.
+One exponential for each pair. All terms are shifted by the largest one of their sum, so nothing overflows, and a sum is
+never zero. Where ``p_l`` itself is too small for ordinary arithmetic, its logarithm is computed by a second pass, which
+shifts over the atoms instead.
 
-Atom k sits at point ``index[k]`` of a table. The cost is either squared Euclidean, computed on the fly from ``support_t
-(d, n)`` and the table ``atoms (U, d)``, or read from rows ``cost (U, n)`` that the caller made; the other is empty.
-Both arrive already divided by reg (points by its square root). The kernels run in the precision of their arrays.
+Atom k is at point ``index[k]`` of a table. The cost is either squared Euclidean, computed on the fly from ``support_t
+(d, n)`` and the table ``atoms (U, d)``, or given as rows ``cost (U, n)``; the other one is empty. Both are already
+divided by reg (points by its square root). The kernels compute in the precision of their arrays.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from barymesh.core.compiling import compiled, compiled_inline, compiled_parallel
 from barymesh.core.vector_math import fast_exp, fast_log, fma
 from barymesh.core.vector_sums import sum_of
 
-# below this p_l is summed again in the log domain (a float32 sum: below SMALL_32)
+# below this p_l is computed again in the log domain; SMALL_32 for float32
 SMALL_64, SMALL_32 = 1e-280, 1e-30
-# a sum this large shows that the shift was far too low; exponents are cut off above it
+# a larger sum shows that the shift was far too low; larger exponents are clipped
 HUGE_64, HUGE_32 = 1e200, 1e25
 CEILING_64, CEILING_32 = 600.0, 80.0
 
@@ -60,8 +60,8 @@ def exponent_at(x, support_t, atoms, cost, k, j):
 
 
 @compiled_inline
-def guessed_terms(x, support_t, atoms, cost, k, shift, ceiling, out):
-    """``out_l = exp(x_l - c(z_l, y) - shift)`` in one sweep; returns the sum. Exponents are cut off at ``ceiling``."""
+def shifted_terms(x, support_t, atoms, cost, k, shift, ceiling, out):
+    """``out_l = exp(x_l - c(z_l, y) - shift)`` in one pass; returns the sum. Exponents are clipped at ``ceiling``."""
     last = atoms.shape[1] - 1
     if cost.size:
         for j in range(x.size):
@@ -76,7 +76,8 @@ def guessed_terms(x, support_t, atoms, cost, k, shift, ceiling, out):
 
 @compiled
 def terms_on_line(x, line, y, shift, ceiling, out):
-    """``guessed_terms`` for a squared cost on the ``line (n,)``: alone, LLVM makes faster code of so short a loop."""
+    """``shifted_terms`` for a squared cost on the ``line (n,)``: a function of its own, which LLVM compiles to faster
+    code."""
     for j in range(x.size):
         gap = line[j] - y
         out[j] = fast_exp(min(fma(-gap, gap, x[j]) - shift, ceiling))
@@ -92,16 +93,16 @@ def add_scaled(factor, terms, out):
 
 @compiled_inline
 def exact_terms(x, support_t, atoms, cost, k, out):
-    """``out_l = exp(x_l - c(z_l, y) - top)``, shifted by the largest exponent; returns ``(sum, top, its place)``."""
+    """``out_l = exp(x_l - c(z_l, y) - top)``, shifted by the largest exponent; returns ``(sum, top, its index)``."""
     exponents(x, support_t, atoms, cost, k, atoms.shape[1], out)
-    place = 0
+    top_index = 0
     for j in range(1, x.size):
-        if out[j] > out[place]:
-            place = j
-    top = out[place]
+        if out[j] > out[top_index]:
+            top_index = j
+    top = out[top_index]
     for j in range(x.size):
         out[j] = fast_exp(out[j] - top)
-    return sum_of(out), top, place
+    return sum_of(out), top, top_index
 
 
 @compiled
@@ -109,16 +110,16 @@ def add_atoms(x, support_t, atoms, cost, index, weight, start, stop, terms, p, s
     """Add ``w_k exp(x - c_k) / Z_k`` to ``p (n,)`` for the atoms k from ``start`` to ``stop``, the first of them with
     ``Z = totals[0] exp(shifts[0])``.
 
-    The exponents of an atom are shifted by the one at the place where an earlier atom had its largest, which saves the
-    sweep for the maximum: the sum is then at least 1. Where it is huge, the guess was bad and the maximum is found.
+    The exponents of an atom are shifted by the one at the index where an earlier atom had its largest, which saves the
+    pass for the maximum: the sum is then at least 1. Where it is huge, the shift was bad, and the maximum is computed.
     """
     huge, ceiling = (HUGE_64, CEILING_64) if x.itemsize == 8 else (HUGE_32, CEILING_32)
-    ceiling, place = x[0] * 0 + ceiling, 0
+    ceiling, top_index = x[0] * 0 + ceiling, 0
     for k in range(start, stop):
-        shift = exponent_at(x, support_t, atoms, cost, index[k], place)
-        total = guessed_terms(x, support_t, atoms, cost, index[k], shift, ceiling, terms)
+        shift = exponent_at(x, support_t, atoms, cost, index[k], top_index)
+        total = shifted_terms(x, support_t, atoms, cost, index[k], shift, ceiling, terms)
         if not total < huge:
-            total, shift, place = exact_terms(x, support_t, atoms, cost, index[k], terms)
+            total, shift, top_index = exact_terms(x, support_t, atoms, cost, index[k], terms)
         add_scaled(weight[k] / total, terms, p)
         shifts[k - start], totals[k - start] = shift, total
 
@@ -127,13 +128,13 @@ def add_atoms(x, support_t, atoms, cost, index, weight, start, stop, terms, p, s
 def add_atoms_on_line(x, support_t, atoms, cost, index, weight, start, stop, terms, p, shifts, totals):
     """``add_atoms`` for a squared cost in one dimension."""
     huge, ceiling = (HUGE_64, CEILING_64) if x.itemsize == 8 else (HUGE_32, CEILING_32)
-    ceiling, place, line = x[0] * 0 + ceiling, 0, support_t[0]
+    ceiling, top_index, line = x[0] * 0 + ceiling, 0, support_t[0]
     for k in range(start, stop):
         y = atoms[index[k], 0]
-        shift = fma(-(line[place] - y), line[place] - y, x[place])
+        shift = fma(-(line[top_index] - y), line[top_index] - y, x[top_index])
         total = terms_on_line(x, line, y, shift, ceiling, terms)
         if not total < huge:
-            total, shift, place = exact_terms(x, support_t, atoms, cost, index[k], terms)
+            total, shift, top_index = exact_terms(x, support_t, atoms, cost, index[k], terms)
         add_scaled(weight[k] / total, terms, p)
         shifts[k - start], totals[k - start] = shift, total
 

@@ -1,11 +1,11 @@
-"""How kernels are compiled: one place for the flags.
+"""The decorators that compile kernels, and their flags.
 
-Compiled on first use, never at import, and cached on disk. Divisions follow NumPy (no exception on zero). Kernels must
-not rely on infinities, NaN or the sign of zero, which the flags take out.
+Kernels are compiled on first use, never at import, and cached on disk. Divisions follow NumPy (no exception on zero).
+Kernels must not rely on infinities, NaN or the sign of zero, which the flags exclude.
 
-No flag lets LLVM reorder a sum or fuse a product into it: what it then does depends on the surroundings of the code,
-and on whether it was just compiled or found in the cache, and a run would not repeat to the last bit. Where these pay,
-kernels ask for them: ``fma`` in vector_math.py, sums in vector_sums.py.
+No flag lets LLVM reorder a sum or fuse a product into it: the result would depend on the surrounding code, and on
+whether the kernel was just compiled or loaded from the cache, so a run would not repeat to the last bit. Kernels use
+both explicitly where they are worth it: ``fma`` in vector_math.py, sums in vector_sums.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def compiled_inline(function: Callable[..., Any]) -> Any:
-    """Compile as part of the caller: for the innermost steps, whose loops are too short to pay for a call."""
+    """Compile as part of the caller: for the innermost steps, too short to be worth a call."""
     return numba.njit(fastmath=FLAGS, error_model="numpy", cache=True, inline="always")(function)
 
 

@@ -1,8 +1,8 @@
-"""Addressed randomness for compiled code: every draw is a function of its address, and of nothing else.
+"""Counter-based random numbers for compiled code: every draw is a function of its address alone.
 
-``key(seed, stream, a, b)`` names a stream, ``word(key, k)`` is its k-th 64-bit number: the SplitMix64 generator
-(Steele, Lea, Flood 2014), entered at any place. So a draw is the same whoever makes it, in whatever order, in whatever
-batch. The streams keep draws for different purposes apart.
+``random_stream(seed, purpose, a, b)`` identifies a stream, ``random_bits(stream, k)`` is its k-th 64-bit number: the
+SplitMix64 generator (Steele, Lea, Flood 2014), entered at any position. So a draw depends neither on the order of the
+draws, nor on the batch, nor on the process. Different purposes have independent streams.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ import numpy as np
 from barymesh.core.compiling import compiled, compiled_inline
 from barymesh.core.vector_math import fast_log, fma
 
-# what the draws are for
+# the purposes
 CHOICES, NORMALS, DELAYS, CLOCKS, ORDERS = range(5)
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+FACTOR_1, FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 ONE = np.uint64(1)
 TWO_53 = 2.0**-53
 HALF_PI = 1.5707963267948966
 
 
 @compiled_inline
-def mixed(x):
+def mix(x):
     """SplitMix64's finaliser: a bijection of 64-bit numbers whose every output bit depends on every input bit."""
-    x = (x ^ (x >> np.uint64(30))) * FIRST
-    x = (x ^ (x >> np.uint64(27))) * SECOND
+    x = (x ^ (x >> np.uint64(30))) * FACTOR_1
+    x = (x ^ (x >> np.uint64(27))) * FACTOR_2
     return x ^ (x >> np.uint64(31))
 
 
 @compiled_inline
-def key(seed, stream, a, b):
-    """The name of the stream for the pair ``(a, b)``, activation b of node a for instance."""
-    x = mixed(np.uint64(seed) + GOLDEN * (np.uint64(stream) + ONE))
-    x = mixed(x ^ (np.uint64(a) * GOLDEN + ONE))
-    return mixed(x ^ (np.uint64(b) * GOLDEN + ONE))
+def random_stream(seed, purpose, a, b):
+    """The stream for the pair ``(a, b)``, such as activation b of node a."""
+    x = mix(np.uint64(seed) + GOLDEN * (np.uint64(purpose) + ONE))
+    x = mix(x ^ (np.uint64(a) * GOLDEN + ONE))
+    return mix(x ^ (np.uint64(b) * GOLDEN + ONE))
 
 
 @compiled_inline
-def word(name, k):
+def random_bits(stream, k):
     """The k-th 64-bit number of a stream."""
-    return mixed(name + GOLDEN * (np.uint64(k) + ONE))
+    return mix(stream + GOLDEN * (np.uint64(k) + ONE))
 
 
 @compiled_inline
@@ -51,11 +51,11 @@ def unit(bits):
 
 
 @compiled
-def normals(name, out):
+def normals(stream, out):
     """Fill ``out`` with independent standard normal numbers (Box and Muller)."""
     for k in range(0, out.size, 2):
-        radius = np.sqrt(-2.0 * fast_log(unit(word(name, k))))
-        sine, cosine = sine_and_cosine(4.0 * unit(word(name, k + 1)))
+        radius = np.sqrt(-2.0 * fast_log(unit(random_bits(stream, k))))
+        sine, cosine = sine_and_cosine(4.0 * unit(random_bits(stream, k + 1)))
         out[k] = radius * cosine
         if k + 1 < out.size:
             out[k + 1] = radius * sine
@@ -63,7 +63,8 @@ def normals(name, out):
 
 @compiled_inline
 def sine_and_cosine(quarters):
-    """Of an angle given in quarter turns, 0 to 4: Taylor series on an eighth of a turn to either side, error 1e-15."""
+    """Sine and cosine of an angle in quarter turns, 0 to 4: Taylor series on plus or minus an eighth of a turn, error
+    1e-15."""
     whole = np.floor(quarters + 0.5)
     r = (quarters - whole) * HALF_PI
     z = r * r

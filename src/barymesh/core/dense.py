@@ -1,4 +1,4 @@
-"""Element-wise steps around the two matrix products of the dense oracle. See dense.py."""
+"""Element-wise steps around the two matrix products of the dense oracle. See oracle/dense.py."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def shifted_exp(x, top, out):
 
 @compiled_parallel
 def divide(masses, z, tiny, value, largest, ok):
-    """``z <- masses / z`` where there is mass, 0 elsewhere; ``value = sum masses log z``; ``ok`` if no such z is below
-    tiny."""
+    """``z <- masses / z`` where there is mass, 0 elsewhere; ``value = sum masses log z``; ``ok`` if every such z is
+    above tiny."""
     for i in numba.prange(z.shape[0]):
         mass, line = masses[i], z[i, : masses.shape[1]]
         logs = np.empty(line.size)
@@ -43,8 +43,8 @@ def divide(masses, z, tiny, value, largest, ok):
 
 
 @compiled_parallel
-def finish(x, top, sums, largest, tiny, ok, log_p):
-    """``log_p = x - top + log sums``; ``ok`` falls where a sum may have lost terms."""
+def log_gradients(x, top, sums, largest, tiny, ok, log_p):
+    """``log_p = x - top + log sums``; ``ok`` becomes False where a sum may have lost terms to underflow."""
     for i in numba.prange(x.shape[0]):
         line, part, out = x[i], sums[i, : x.shape[1]], log_p[i]
         lowest = part[0]
@@ -58,7 +58,7 @@ def finish(x, top, sums, largest, tiny, ok, log_p):
 @compiled_parallel
 def log_sums(z, top, position, offsets, starts, tiny, out, ok):
     """``out[starts[i]:starts[i + 1]] = top[i] + log z[i]`` at the atoms of node i, which are in ``position`` from
-    ``offsets[i]``; ``ok`` if none of them is below tiny."""
+    ``offsets[i]``; ``ok`` if all of them are above tiny."""
     for i in numba.prange(z.shape[0]):
         lowest = 1.0
         for k in range(starts[i + 1] - starts[i]):

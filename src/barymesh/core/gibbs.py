@@ -1,4 +1,4 @@
-"""Compiled products of rows with a Gibbs kernel, in strips of LANES columns. See gibbs.py."""
+"""Compiled products of rows with a Gibbs kernel, in strips of LANES columns. See oracle/gibbs.py."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numba
 from barymesh.core.compiling import compiled, compiled_parallel
 from barymesh.core.matmul import LANES, add_strip
 
-# terms of the sums taken together, so that what is read of both factors stays in the nearest cache
+# terms of the sums added together, so that the parts of both factors stay in the nearest cache
 TERMS = 512
-# strips done together by one thread
+# strips computed together by one thread
 STRIPS = 8
 
 
 @compiled
-def some_strips(a, b, layout, c, block):
-    """The strips of one block of columns; ``c`` holds zeros there."""
+def block_of_strips(a, b, layout, c, block):
+    """The strips of one block of columns; ``c`` is zero there."""
     origin, between, step = layout
     terms = a.shape[1]
     last = min((block + 1) * STRIPS, c.shape[1] // LANES)
@@ -29,11 +29,11 @@ def times_serial(a, b, layout, c):
     """``c (m, columns) += a (m, n) @ K``, where row k of K has its columns ``LANES s, ..., LANES s + LANES - 1`` at
     ``b[origin + s between + k step:]``, with ``layout = (origin, between, step)``."""
     for block in range(-(-c.shape[1] // (STRIPS * LANES))):
-        some_strips(a, b, layout, c, block)
+        block_of_strips(a, b, layout, c, block)
 
 
 @compiled_parallel
 def times_parallel(a, b, layout, c):
     """``times_serial`` on all cores."""
     for block in numba.prange(-(-c.shape[1] // (STRIPS * LANES))):
-        some_strips(a, b, layout, c, block)
+        block_of_strips(a, b, layout, c, block)

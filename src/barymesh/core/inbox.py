@@ -1,6 +1,6 @@
-"""Compiled kernels that hand in messages, and add up those received.
+"""Compiled kernels that store messages, and add up those received.
 
-The pool holds messages, one a row, in a whole number of LANES columns.
+The pool holds one message in each row, padded to a multiple of LANES columns.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from barymesh.core.compiling import compiled, compiled_parallel
 
 # columns summed at once: four registers of AVX2, enough to hide the latency of an addition
 LANES = 16
-# senders whose messages are summed together where there are many: six versions of each fill the fastest cache
+# many senders are summed in blocks of this size: six messages of each fill the fastest cache
 FEW_SENDERS = 32
-# rows that add them up before the next few senders come: their sums must stay in the cache too
+# receivers that add up one block of senders before the next: their sums must stay in the cache too
 FEW_ROWS = 48
 
 
@@ -56,11 +56,11 @@ _add_rows: Any = intrinsic(_adding)
 
 
 @compiled
-def receive_between(begin, end, first, last, slots, pool, nowhere, totals, heard):
-    """``receive`` for the rows ``begin`` to ``end``.
+def sum_messages_between(begin, end, first, last, slots, pool, no_message, totals, counts):
+    """``sum_messages`` for the rows ``begin`` to ``end``.
 
-    With many neighbours, a few columns of a few senders at a time: these stay in the fastest cache while all rows add
-    them up. The order of the sum is the same.
+    Many neighbours are summed in blocks, a few columns of a few senders at a time: these stay in the fastest cache
+    while all rows add them up. The order of the sum is the same.
     """
     sums = np.zeros((end - begin, pool.shape[1]))
     large, larges, most = np.empty(end - begin, np.int64), 0, 0
@@ -68,8 +68,8 @@ def receive_between(begin, end, first, last, slots, pool, nowhere, totals, heard
         start, stop = first[row], last[row]
         count = 0
         for e in range(start, stop):
-            count += slots[e] != nowhere
-        heard[row] = count
+            count += slots[e] != no_message
+        counts[row] = count
         if stop - start > 2 * FEW_SENDERS:
             large[larges] = row
             larges += 1
@@ -91,23 +91,23 @@ def receive_between(begin, end, first, last, slots, pool, nowhere, totals, heard
 
 
 @compiled_parallel
-def receive(shares, first, last, slots, pool, nowhere, totals, heard):
-    """For every activation a: ``totals (b, w)``, the sum of the newest messages it received, which are in the rows
-    ``slots[first[a]:last[a]]`` of the pool, and ``heard (b,)``, from how many neighbours. ``pool`` has a whole number
-    of LANES columns.
+def sum_messages(shares, first, last, slots, pool, no_message, totals, counts):
+    """For every activation a: ``totals (b, w)``, the sum of the newest messages received, which are the rows
+    ``slots[first[a]:last[a]]`` of the pool, and ``counts (b,)``, the number of neighbours they came from. ``pool`` has
+    a multiple of LANES columns.
 
     The messages of a node are always added in the same order, so the sum does not depend on the batch.
     """
     for share in numba.prange(shares):
-        receive_between(
-            share * first.size // shares, (share + 1) * first.size // shares, first, last, slots, pool, nowhere, totals,
-            heard,
+        sum_messages_between(
+            share * first.size // shares, (share + 1) * first.size // shares, first, last, slots, pool, no_message,
+            totals, counts,
         )  # fmt: skip
 
 
 @compiled_parallel
-def deposit(slots, messages, pool):
-    """Put the messages ``(b, w)`` into the rows ``slots`` of the pool."""
+def store_messages(slots, messages, pool):
+    """Copy the messages ``(b, w)`` into the rows ``slots`` of the pool."""
     for row in numba.prange(slots.size):
         for k in range(messages.shape[1]):
             pool[slots[row], k] = messages[row, k]

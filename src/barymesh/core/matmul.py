@@ -1,13 +1,13 @@
 """Matrix products for use inside compiled kernels.
 
 The separable oracle multiplies thousands of small matrices (28 x 28, say), one set per node, with other work between
-them. A BLAS call each would cost more than the product, and plain numba loops reach a third of the machine's rate,
-because LLVM re-checks for aliasing at every short inner loop. So the inner tile is written as LLVM vector instructions:
-six rows times ``LANES`` columns are held in registers over the whole sum (12 of the 16 registers of AVX2; what is left
-over is done by smaller tiles). LLVM splits the vectors to whatever width the processor has.
+them. A BLAS call for each would cost more than the product, and plain numba loops reach a third of the machine's rate,
+because LLVM checks again for aliasing at every short inner loop. So the inner tile is written as LLVM vector
+instructions: six rows times ``LANES`` columns stay in registers over the whole sum (12 of the 16 registers of AVX2;
+smaller tiles compute the rest). LLVM splits the vectors to the width of the processor.
 
-A sum runs over its terms in their order, whatever the size of the tile: a row comes out the same to the last bit
-whatever rows it is multiplied together with.
+A sum adds its terms in their order for every size of the tile: a row is the same to the last bit, whichever rows it is
+multiplied together with.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ HALF = 4
 
 @numba.njit(cache=True)
 def padded(columns: int) -> int:
-    """The number of columns rounded up to a whole number of tiles."""
+    """The number of columns rounded up to a multiple of LANES."""
     return -(-columns // LANES) * LANES
 
 
 def _tile(rows, lanes, onto=False):
     """An intrinsic: ``c[i:i+rows, j:j+lanes] = sum_k a[i:i+rows, k] * b[first + k step : first + k step + lanes]`` over
-    k in ``start:stop``, with ``b`` taken as one long row; ``onto``: added to what c holds."""
+    k in ``start:stop``, with ``b`` taken as one long row; ``onto``: added to c."""
 
     def typer(typing_context, a, b, c, i, j, start, stop, first, step):
         def build(context, builder, signature, args):
@@ -96,8 +96,8 @@ _onto_six_rows, _onto_four_rows, _onto_one_row = _tile(6, LANES, True), _tile(4,
 def matmul(a, b, c, rows, columns, inner):
     """``c[rows, columns] = a[rows, inner] @ b[inner, columns]`` for C-contiguous arrays.
 
-    ``rows``, ``columns``, ``inner`` are pairs (start, stop). ``b`` and ``c`` have a whole number of LANES columns; a
-    few columns beside the wanted ones may be written too.
+    ``rows``, ``columns``, ``inner`` are pairs (start, stop). ``b`` and ``c`` have a multiple of LANES columns; a few
+    columns beside ``columns`` may be written too.
     """
     start, stop = inner
     width = b.shape[1]
@@ -131,7 +131,7 @@ def matmul(a, b, c, rows, columns, inner):
 def add_strip(a, b, c, j, inner, first, step):
     """``c[:, j : j + LANES] += sum_k a[:, k] * b[first + k step : first + k step + LANES]`` over k in ``inner``.
 
-    The rows of the right-hand matrix may so lie anywhere in ``b (size,)``, and overlap, as those of a Toeplitz matrix
+    So the rows of the right-hand matrix may be anywhere in ``b (size,)``, and overlap, as those of a Toeplitz matrix
     do.
     """
     start, stop = inner

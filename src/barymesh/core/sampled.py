@@ -1,8 +1,8 @@
-"""Compiled kernels for mini-batch gradients: draw from every node's measure, then the softmax average over the draws.
+"""Compiled kernels for mini-batch gradients: draw from every node's measure, then average the softmax over the draws.
 
 A measure that can be drawn here is a weighted list of components: node i has ``first[i]:last[i]``, chosen by the
 cumulative weights in ``cumulative``. Component c is the point ``centres[c] (d,)``, plus ``roots[root[c]] @ z`` with
-standard normal z where ``root[c] >= 0``. Atoms, Gaussians and their mixtures are all of this kind.
+standard normal z where ``root[c] >= 0``. Discrete measures, Gaussians and their mixtures are of this kind.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import numpy as np
 
 from barymesh.core import atoms as atom_kernels
 from barymesh.core.compiling import compiled, compiled_parallel
-from barymesh.core.counter_random import CHOICES, NORMALS, key, normals, unit, word
+from barymesh.core.counter_random import CHOICES, NORMALS, normals, random_bits, random_stream, unit
 
 
 @compiled
 def draw(seed, node, activation, first, last, cumulative, centres, root, roots, out):
     """Fill ``out (M, d)`` with independent draws that depend on (seed, node, activation) alone."""
     count, d = out.shape
-    spread = False
+    any_normal = False
     for c in range(first, last):
         if root[c] >= 0:
-            spread = True
+            any_normal = True
             break
-    if spread:
-        normals(key(seed, NORMALS, node, activation), out.ravel())
-    choices = key(seed, CHOICES, node, activation)
+    if any_normal:
+        normals(random_stream(seed, NORMALS, node, activation), out.ravel())
+    choices = random_stream(seed, CHOICES, node, activation)
     for k in range(count):
         low, high = first, last - 1
         if low < high:
-            level = unit(word(choices, k)) * cumulative[high]
+            level = unit(random_bits(choices, k)) * cumulative[high]
             while low < high:
                 middle = (low + high) // 2
                 if cumulative[middle] < level:
@@ -39,7 +39,7 @@ def draw(seed, node, activation, first, last, cumulative, centres, root, roots, 
                     high = middle
         if root[low] >= 0:
             matrix = roots[root[low]]
-            # from the last axis down, because axis a needs the z of the axes before it (the roots are triangular)
+            # from the last axis down, because axis a needs the z of the axes before it: the roots are triangular
             for a in range(d - 1, -1, -1):
                 total = centres[low, a]
                 for b in range(a + 1):
@@ -66,8 +66,8 @@ def draw_nodes(seed, nodes, activations, starts, first, last, cumulative, centre
 def gradients(lam, scale, support_t, points, cost, starts, p):
     """``p[i] = mean over the draws y in starts[i]:starts[i+1] of softmax(scale lam[i] - c(z, y)/reg)``.
 
-    The draws are ``points (draws, d)`` divided by sqrt(reg) for the squared cost, or ``cost (draws, n)`` holds theirs
-    divided by reg; the other is empty.
+    For the squared cost, ``points (draws, d)`` are the draws divided by sqrt(reg); for others, ``cost (draws, n)`` are
+    their costs divided by reg. The other one is empty.
     """
     index, ones, nothing = np.arange(starts[-1]), np.ones(starts[-1]), np.empty(0)
     for i in numba.prange(lam.shape[0]):
@@ -81,21 +81,21 @@ def drawn_between(
     begin, end, lam, scale, support_t, seed, nodes, activations, starts, first, last, cumulative, centres, root, roots,
     p,
 ):  # fmt: skip
-    """``drawn_gradients`` for the rows ``begin`` to ``end``; room is made once for all of them."""
+    """``drawn_gradients`` for the rows ``begin`` to ``end``; memory is allocated once for all of them."""
     no_cost, n, most = np.empty((0, support_t.shape[1])), lam.shape[1], 1
     for i in range(begin, end):
         most = max(most, starts[i + 1] - starts[i])
-    room, x, terms = np.empty((most, centres.shape[1])), np.empty(n), np.empty(n)
+    buffer, x, terms = np.empty((most, centres.shape[1])), np.empty(n), np.empty(n)
     index, ones, shifts, totals = np.arange(most), np.ones(most), np.empty(most), np.empty(most)
     for i in range(begin, end):
         node, count = nodes[i], starts[i + 1] - starts[i]
-        points = room[:count]
+        points = buffer[:count]
         draw(seed, node, activations[i], first[node], last[node], cumulative, centres, root, roots, points)
         for j in range(n):
             x[j] = scale * lam[i, j]
         out = p[i]
         out[:] = 0.0
-        # as in atom_kernels.node, without the values
+        # as in core/atoms.py, without the values
         if centres.shape[1] == 1:
             atom_kernels.add_atoms_on_line(
                 x, support_t, points, no_cost, index, ones, 0, count, terms, out, shifts, totals
@@ -111,7 +111,7 @@ def drawn_between(
 def drawn_gradients(
     shares, lam, scale, support_t, seed, nodes, activations, starts, first, last, cumulative, centres, root, roots, p,
 ):  # fmt: skip
-    """``draw_nodes`` and ``gradients`` in one sweep, for the squared cost; centres and roots are divided by
+    """``draw_nodes`` and ``gradients`` in one pass, for the squared cost; centres and roots are divided by
     sqrt(reg)."""
     for share in numba.prange(shares):
         begin, end = share * nodes.size // shares, (share + 1) * nodes.size // shares

@@ -1,11 +1,11 @@
 """Mini-batch gradients on a grid in two or more dimensions with the squared cost: exponentials along the axes only.
 
-There ``exp(x_z - |z - y|^2) = E_z k(z, y)`` with ``E = exp(x - max x)``, which all draws y share, and k a product over
-the axes. Everything is in units in which reg is 1. A grid is seen as ``rows x columns``: its first axis, and all
-others.
+There ``exp(x_z - |z - y|^2) = E_z k(z, y)``, where ``E = exp(x - max x)`` is the same for all draws y and k is a
+product over the axes. The units are such that reg is 1. A grid is treated as a matrix ``rows x columns``: its first
+axis, and all others.
 
-Nothing is lost to underflow unnoticed: if the sum over all points is representable, so is every term that counts. Where
-it is not, that draw is done again by atom_kernels.
+Underflow is detected: if the sum over all points is representable, so is every term that matters. Where it is not, the
+draw is computed again as in core/atoms.py.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from barymesh.core.vector_math import fast_exp, fma
 from barymesh.core.vector_sums import dot
 
 TOO_SMALL = 1e-280
-# rows have a whole number of these: what is left over would be taken one by one
+# rows are padded to a multiple of these: the rest would be computed one by one
 LANES = 16
-# draws whose sums are taken together
-TOGETHER = 24
+# draws whose sums are computed together
+DRAWS_AT_ONCE = 24
 
 
 @compiled
 def along_axis(y, axis, n, out):
-    """``out_j``, proportional to ``exp(-(z_j - y)^2)`` for the ``n`` points ``z`` of an axis, 1 for the nearest, and 0
-    from there on. The points are evenly spaced; ``axis`` and ``out`` have a whole number of LANES."""
+    """``out_j``, proportional to ``exp(-(z_j - y)^2)`` for the ``n`` points ``z`` of an axis, 1 for the nearest; 0 in
+    the padding. The points are evenly spaced; the size of ``axis`` and ``out`` is a multiple of LANES."""
     spacing = axis[min(1, n - 1)] - axis[0]
     place = (y - axis[0]) / spacing if spacing > 0.0 else 0.0
     nearest = axis[np.int64(min(max(place + 0.5, 0.0), n - 1.0))] - y
@@ -44,7 +44,7 @@ def along_axis(y, axis, n, out):
 
 @compiled
 def along_others(point, axes, shape, part, products, out):
-    """The product over all axes but the first of ``along_axis``, in C order, then zeros: ``out (padded,)``."""
+    """The product of ``along_axis`` over all axes but the first, in C order, padded with zeros: ``out (padded,)``."""
     last = shape.size - 1
     size = shape[last]
     along_axis(point[last], axes[last], size, part)
@@ -63,7 +63,7 @@ def along_others(point, axes, shape, part, products, out):
 
 @compiled
 def exponentials(lam, scale, x, e, shared):
-    """``x = scale lam`` and ``shared (rows, padded) = exp(x - max x)``, by way of ``e (n,)``."""
+    """``x = scale lam`` and ``shared (rows, padded) = exp(x - max x)``; ``e (n,)`` is scratch memory."""
     for j in range(x.size):
         x[j] = scale * lam[j]
     top = x[0]
@@ -90,7 +90,7 @@ def product(factor, sums, shared, p):
 def nodes_between(begin, end, lam, scale, support_t, axes, shape, seed, nodes, activations, starts, tables, p):
     """``drawn_gradients`` for the rows ``begin`` to ``end``.
 
-    For some draws at a time, with their factors along the first axis in ``row (draws, rows)`` and along the others in
+    For a few draws at a time, with their factors along the first axis in ``row (draws, rows)`` and along the others in
     ``column (draws, columns)``, both sums are matrix products: ``total = sum((row @ E) * column)`` over the columns,
     and ``sums = (row / total)' @ column``.
     """
@@ -101,18 +101,18 @@ def nodes_between(begin, end, lam, scale, support_t, axes, shape, seed, nodes, a
         most = max(most, starts[i + 1] - starts[i])
     padded = -(-columns // LANES) * LANES
     part, products = np.empty(axes.shape[1]), np.empty(columns)
-    row, shares = np.empty((TOGETHER, axes.shape[1])), np.empty((rows, TOGETHER))
-    column, partial = np.zeros((TOGETHER, padded)), np.zeros((TOGETHER, padded))
-    shared, some, sums = np.zeros((rows, padded)), np.zeros((rows, padded)), np.zeros((rows, padded))
+    row, shares = np.empty((DRAWS_AT_ONCE, axes.shape[1])), np.empty((rows, DRAWS_AT_ONCE))
+    column, partial = np.zeros((DRAWS_AT_ONCE, padded)), np.zeros((DRAWS_AT_ONCE, padded))
+    shared, part_sums, sums = np.zeros((rows, padded)), np.zeros((rows, padded)), np.zeros((rows, padded))
     x, terms, no_cost = np.empty(n), np.empty(n), np.empty((0, n))
-    room, missed = np.empty((most, centres.shape[1])), np.empty(most, np.int64)
+    buffer, missed = np.empty((most, centres.shape[1])), np.empty(most, np.int64)
     for i in range(begin, end):
-        who, count, misses = nodes[i], starts[i + 1] - starts[i], 0
-        points = room[:count]
-        draw(seed, who, activations[i], first_of[who], last_of[who], cumulative, centres, root, roots, points)
+        node, count, misses = nodes[i], starts[i + 1] - starts[i], 0
+        points = buffer[:count]
+        draw(seed, node, activations[i], first_of[node], last_of[node], cumulative, centres, root, roots, points)
         exponentials(lam[i], scale, x, terms, shared)
-        for start in range(0, count, TOGETHER):
-            draws = min(TOGETHER, count - start)
+        for start in range(0, count, DRAWS_AT_ONCE):
+            draws = min(DRAWS_AT_ONCE, count - start)
             for s in range(draws):
                 along_axis(points[start + s, 0], axes[0], rows, row[s])
                 along_others(points[start + s], axes, shape, part, products, column[s])
@@ -127,11 +127,11 @@ def nodes_between(begin, end, lam, scale, support_t, axes, shape, seed, nodes, a
                     misses += 1
                 for r in range(rows):
                     shares[r, s] = share * row[s, r]
-            matmul(shares, column, sums if start == 0 else some, (0, rows), (0, columns), (0, draws))
+            matmul(shares, column, sums if start == 0 else part_sums, (0, rows), (0, columns), (0, draws))
             if start > 0:
-                sums += some
+                sums += part_sums
         product(1.0 / count, sums, shared, p[i])
-        # draws all of whose mass is where x is far below its largest value
+        # draws whose whole mass is where x is far below its largest value
         for s in missed[:misses]:
             total, _, _ = atom_kernels.exact_terms(x, support_t, points, no_cost, s, terms)
             for j in range(n):
@@ -140,8 +140,8 @@ def nodes_between(begin, end, lam, scale, support_t, axes, shape, seed, nodes, a
 
 @compiled_parallel
 def drawn_gradients(shares, lam, scale, support_t, axes, shape, seed, nodes, activations, starts, tables, p):
-    """What ``sampled_kernels.drawn_gradients`` computes, on a grid: ``axes[a, :shape[a]]`` are the coordinates along
-    axis a; ``axes`` has a whole number of LANES columns."""
+    """``drawn_gradients`` of core/sampled.py, on a grid: ``axes[a, :shape[a]]`` are the coordinates along
+    axis a; ``axes`` has a multiple of LANES columns."""
     for share in numba.prange(shares):
         begin, end = share * nodes.size // shares, (share + 1) * nodes.size // shares
         nodes_between(begin, end, lam, scale, support_t, axes, shape, seed, nodes, activations, starts, tables, p)

@@ -29,8 +29,8 @@ def distance(log_p, log_q):
 
 @compiled_parallel
 def distances(nodes, known, unknown, h, target, out):
-    """``out (b,)``: the distances of the nodes' measures, ``h (b, n)`` in logarithms, from their targets in
-    ``target (k, n)``, or ``unknown`` for those that have none."""
+    """``out (b,)``: the distances of the nodes' measures, whose logarithms are ``h (b, n)``, from their targets in
+    ``target (k, n)``; ``unknown`` for nodes without one."""
     for row in numba.prange(nodes.size):
         out[row] = distance(h[row], target[nodes[row]]) if known[row] else unknown
 

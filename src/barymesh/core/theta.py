@@ -9,10 +9,10 @@ from barymesh.core.compiling import compiled
 
 
 def square_change(k: Any, excess: Any, last: Any, last_excess: Any, m: int) -> Any:
-    """``(theta_k / theta_last)^2 - 1`` for places ``k >= last`` with their excesses; numbers or arrays.
+    """``(theta_k / theta_last)^2 - 1`` for indices ``k >= last`` with their excesses; numbers or arrays.
 
-    It is of the size of ``2 (last - k)/k``, so the difference of two rounded thetas would have lost as many digits as k
-    has. From places and excesses it is exact to rounding:
+    It is about ``2 (last - k)/k``, so computing it from two rounded thetas would lose as many digits as k has. Computed
+    from indices and excesses it is exact to rounding:
 
         s = (k-1)/2 + m + r,        (theta_k / theta_last)^2 - 1 = -(s - s_last)(s + s_last) / s^2
         s - s_last = (k - last)/2 + (r - r_last)
@@ -22,10 +22,10 @@ def square_change(k: Any, excess: Any, last: Any, last_excess: Any, m: int) -> A
 
 
 @compiled
-def fill(excess, passed, m, out):
-    """``out[i] = r_{passed + 1 + i}``, from the first of them; returns r for the next block."""
+def fill_excesses(excess, start, m, out):
+    """``out[i] = r_{start + 1 + i}``, given ``excess = r_{start + 1}``; returns r for the next block."""
     for i in range(out.size):
         out[i] = excess
-        inverse = 0.5 * (passed + i) + m + excess
+        inverse = 0.5 * (start + i) + m + excess
         excess += 0.5 / (math.sqrt(1.0 + 4.0 * inverse * inverse) + 2.0 * inverse)
     return excess

@@ -1,4 +1,4 @@
-"""How compiled code counts virtual time: in ticks of about a microsecond, so that sums and comparisons are exact."""
+"""Virtual time in compiled code: whole ticks of about a microsecond, so that sums and comparisons are exact."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 TICKS = 2.0**20
 TICK = 1.0 / TICKS
-# stands for a time that never comes: finite, so that compiled code may assume there are no infinities
+# a time that never comes: finite, because compiled code assumes that there are no infinities
 FOREVER = 1e300
-# the laws of delays
+# the kinds of delay distributions
 SPACED, CATEGORICAL, LOG_NORMAL, TRACE = range(4)
 
 
 def whole_ticks(seconds: Any) -> Any:
-    """The last whole tick not after each time, in seconds."""
+    """Times in seconds, rounded down to whole ticks."""
     return np.floor(np.asarray(seconds) * TICKS) * TICK

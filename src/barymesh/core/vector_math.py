@@ -1,7 +1,7 @@
 """Exponential and logarithm that LLVM can vectorise inside numba loops.
 
 ``np.exp`` inside numba calls the scalar C library, one value at a time. These versions are range reduction plus a
-polynomial, with no branch, so a loop over them becomes SIMD code: five times faster on AVX2.
+polynomial, without branches, so a loop over them becomes SIMD code: five times faster on AVX2.
 
 The rounding trick ``(x + BIG) - BIG`` must survive optimisation, another reason why no flag may reorder sums.
 """
@@ -34,7 +34,7 @@ EXPONENT_BIAS = 1024 << 52
 
 
 def emit_fma(builder, suffix, a, b, c):
-    """Write the instruction ``a * b + c`` for numbers, or vectors of them; ``suffix`` is LLVM's name for their type."""
+    """Emit the instruction ``a * b + c`` for numbers or vectors; ``suffix`` is LLVM's name of their type."""
     kind = c.type
     name = f"llvm.fmuladd.{suffix}"
     return builder.call(
@@ -49,7 +49,7 @@ def _fused_multiply_add(typing_context, a, b, c):
     return a(a, a, a), build
 
 
-# a * b + c, rounded once where the processor can
+# a * b + c, rounded once if the processor can
 fma: Any = intrinsic(_fused_multiply_add)
 
 
@@ -68,7 +68,7 @@ def _exp_64(x):
     shifted = fma(x, LOG2_E, BIG_64)
     whole = shifted - BIG_64
     r = fma(-whole, LN2_LOW_64, fma(-whole, LN2_HIGH_64, x))
-    # pairs first (Estrin), not one long chain: the loop waits for latencies, not for arithmetic
+    # Estrin's scheme, not Horner's: latency, not throughput, limits the loop
     r2 = r * r
     r4 = r2 * r2
     low = fma(r2, fma(r, 0.1666666666666668, 0.5000000000000019), 1.0 + r)

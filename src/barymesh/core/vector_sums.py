@@ -1,9 +1,8 @@
-"""Sums that compiled kernels take in SIMD registers, in an order that is written down.
+"""Sums in SIMD registers, in a fixed order.
 
-LLVM vectorises a plain sum only if it may reorder it, and then the order, and so the last bits, depend on how often the
-code went through the optimiser: the same kernel could differ between the process that compiled it and one that found it
-in the cache. Here the order is fixed: term k goes to running sum ``k mod LANES``, and neighbouring running sums are
-added up in pairs.
+LLVM vectorises a plain sum only if it may reorder it, and then the order, and so the last bits, depend on the passes of
+the optimiser: the same kernel could differ between the process that compiled it and one that loaded it from the cache.
+Here the order is fixed: term k goes to running sum ``k mod LANES``, and neighbouring running sums are added in pairs.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LANES = 16
 def _reduction(count, term):
     """An intrinsic that sums ``term(builder, suffix, total, values)`` over ``count`` contiguous vectors of equal size.
 
-    It works on vectors of LANES numbers first, and then on what is left over, one number at a time.
+    It processes vectors of LANES numbers first, and then the rest, one number at a time.
     """
 
     def typer(typing_context, *arrays):
@@ -38,7 +37,7 @@ def _reduction(count, term):
             vector = ir.VectorType(real, LANES)
 
             def load(array, place, lanes=None):
-                """One number, or ``lanes`` neighbours, in the kind of the sum."""
+                """One number, or ``lanes`` neighbours, in the type of the sum."""
                 pointer = builder.gep(array.data, [place])
                 kind = pointer.type.pointee
                 if lanes is not None:
@@ -82,12 +81,12 @@ def _product(builder, suffix, total, values):
     return emit_fma(builder, suffix, values[0], values[1], total)
 
 
-def _squared_gap(builder, suffix, total, values):
+def _squared_difference(builder, suffix, total, values):
     gap = builder.fsub(values[0], values[1])
     return emit_fma(builder, suffix, gap, gap, total)
 
 
-# each takes contiguous vectors of equal size, and sums in the float kind of the first, the widest
+# each takes contiguous vectors of equal size, and sums in the float type of the first, which must be the widest
 sum_of: Any = _reduction(1, _plain)
 dot: Any = _reduction(2, _product)
-squared_distance: Any = _reduction(2, _squared_gap)
+squared_distance: Any = _reduction(2, _squared_difference)

@@ -1,4 +1,5 @@
-"""What a batch of nodes has received: the newest message of each neighbour. Engines fill it, algorithms read it."""
+"""The messages that a batch of nodes has received: the newest of each neighbour. Engines fill it, algorithms read
+it."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# the row that stands for no message at all; it is zero
-NOWHERE = 0
+# the row that stands for a missing message; it is zero
+NO_MESSAGE = 0
 
 
 class Inbox(Protocol):
     """Messages are rows of ``rows``, their first ``width`` columns. Activation k of the batch has received the rows
-    ``slots[first[k]:last[k]]``, in the order of its neighbours; NOWHERE is a neighbour not heard of."""
+    ``slots[first[k]:last[k]]``, in the order of its neighbours; NO_MESSAGE is a neighbour without a message yet."""
 
     @property
     def rows(self) -> Floats: ...
@@ -31,13 +32,13 @@ class Inbox(Protocol):
     def last(self) -> Indices: ...
 
     def sum(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Sums ``(b, width)`` of the newest messages, in the order of the neighbours, and from how many neighbours
-        ``(b,)`` they came."""
+        """Sums ``(b, width)`` of the newest messages, in the order of the neighbours, and the number ``(b,)`` of
+        neighbours they came from."""
 
 
 @dataclass(frozen=True)
 class ListedInbox:
-    """An Inbox that lists its rows; ``shares``: parts of the work, for the threads to share."""
+    """An Inbox that lists its rows; ``shares``: the number of parts of the work, for the threads."""
 
     rows: Floats
     width: int
@@ -49,6 +50,8 @@ class ListedInbox:
     def sum(self) -> tuple[Floats, NDArray[np.int64]]:
         from barymesh.core import inbox as inbox_kernels
 
-        totals, heard = np.empty((self.first.size, self.width)), np.empty(self.first.size, dtype=np.int64)
-        inbox_kernels.receive(self.shares, self.first, self.last, self.slots, self.rows, NOWHERE, totals, heard)
-        return totals, heard
+        totals, counts = np.empty((self.first.size, self.width)), np.empty(self.first.size, dtype=np.int64)
+        inbox_kernels.sum_messages(
+            self.shares, self.first, self.last, self.slots, self.rows, NO_MESSAGE, totals, counts
+        )
+        return totals, counts

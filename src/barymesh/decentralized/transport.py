@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from barymesh.core.inbox import LANES
 from barymesh.decentralized.algorithm import Batch, Floats
-from barymesh.decentralized.inbox import NOWHERE, Inbox, ListedInbox
+from barymesh.decentralized.inbox import NO_MESSAGE, Inbox, ListedInbox
 from barymesh.network.topology import Network
 
 
@@ -39,7 +39,7 @@ class MemoryTransport(Transport):
         self.network, self.width, self.private = network, width, private
         # row 0 is zero, and stands for a message that was never sent
         self.rows = np.zeros((1 + network.neighbours.size, padded(width)))
-        self.slots = np.full(network.neighbours.size, NOWHERE, dtype=np.int32)
+        self.slots = np.full(network.neighbours.size, NO_MESSAGE, dtype=np.int32)
 
     def receive(self, batch: Batch) -> Inbox:
         first, last = self.network.offsets[batch.rows], self.network.offsets[batch.rows + 1]

@@ -133,7 +133,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def activate(self, state: TreeState[S], batch: Batch, inbox: Inbox) -> Floats:
         rows = batch.rows
         headers, sums = np.empty((rows.size, kernels.HEADER)), np.empty((rows.size, self.method.up))
-        kernels.listen(
+        kernels.update_nodes(
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
             headers, sums,
         )  # fmt: skip
@@ -242,7 +242,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def join(self, state: TreeState[S], row: int) -> None:
         # epoch 0: it must not be taken for the node it may have been
-        kernels.stand_alone(self._tree(state), row, 0.0)
+        kernels.become_root(self._tree(state), row, 0.0)
         state.away[row], state.newcomer[row] = 0.0, 1.0
 
     def absent(self, state: TreeState[S], row: int) -> None:

@@ -78,7 +78,7 @@ def build_simulation(
     recorder = recorder or Recorder(everything, network, snapshots=options.snapshots, virtual=True)
     faults = fault_table([fault for fault in options.faults if not isinstance(fault, str)], network)
     _check_survivors(plan, faults, options.duration)
-    late = options.delays.table(network).most * options.schedule.clock(network.size, problem.seed).rate
+    late = options.delays.table(network).longest * options.schedule.clock(network.size, problem.seed).rate
     algorithm = build_algorithm(
         options.method,
         everything,

@@ -108,7 +108,7 @@ class Simulation(ABC, Generic[S]):
 
     @abstractmethod
     def _advance(self, until: float) -> None:
-        """Go on to ``until``, or a little less: ``now`` tells."""
+        """Advance to ``until``, or to a little less, and set ``now``."""
 
     @abstractmethod
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
@@ -229,7 +229,7 @@ class Simulation(ABC, Generic[S]):
 
 
 class AsynchronousSimulation(Simulation[S]):
-    """Nodes act when the schedule says so, on whatever they have received by then."""
+    """Nodes act at the times of the schedule, on what they have received by then."""
 
     def __init__(
         self,
@@ -249,11 +249,11 @@ class AsynchronousSimulation(Simulation[S]):
             for node in np.flatnonzero(~plan.at_start()):
                 self._elastic.absent(self.state, int(node))
         self.clock = schedule.clock(self.network.size, seed)
-        self.delivery.hand_out(algorithm.first_messages(self.state))
+        self.delivery.deliver_first(algorithm.first_messages(self.state))
         self.slab = Slab(np.empty(0, dtype=np.intp), np.empty(0), 0.0)
-        # how far ahead the schedule is drawn: within the least delay no message can arrive
+        # how far ahead the schedule is drawn: within the shortest delay no message can arrive
         usual = SLAB_ACTIVATIONS / self.clock.rate
-        self.ahead = min(self.delivery.least, usual) if self.delivery.least > 0 else usual
+        self.ahead = min(self.delivery.shortest, usual) if self.delivery.shortest > 0 else usual
 
     @property
     def _elastic(self) -> ElasticAlgorithm[S]:
@@ -299,16 +299,16 @@ class AsynchronousSimulation(Simulation[S]):
             awake = ~fault_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
             nodes, times, steps = nodes[awake], times[awake], steps[awake]
         if nodes.size:
-            self._carry_out(nodes, times, steps)
+            self._execute(nodes, times, steps)
         self.now = min(until, self.slab.end) if self.slab.times.size == 0 else min(until, float(self.slab.times[0]))
 
-    def _carry_out(self, nodes: Indices, times: Floats, steps: NDArray[np.int64]) -> None:
-        found = self.delivery.look(nodes, times, self.now)
-        for level in range(found.levels):
-            independent = found.order if found.levels == 1 else found.order[found.level[found.order] == level]
+    def _execute(self, nodes: Indices, times: Floats, steps: NDArray[np.int64]) -> None:
+        slab = self.delivery.find_received(nodes, times, self.now)
+        for level in range(slab.levels):
+            independent = slab.order if slab.levels == 1 else slab.order[slab.level[slab.order] == level]
             for start in range(0, independent.size, BATCH):
                 places = independent[start : start + BATCH]
-                self.host.act(Batch(nodes[places], found.numbers[places], steps[places], places))
+                self.host.act(Batch(nodes[places], slab.numbers[places], steps[places], places))
         self.activations += nodes.size
 
     def _parts(self) -> dict[str, dict[str, NDArray[Any]]]:
@@ -328,7 +328,7 @@ class AsynchronousSimulation(Simulation[S]):
 
 
 class SynchronousSimulation(Simulation[S]):
-    """Everybody waits for everybody: a round lasts as long as its slowest message.
+    """All nodes wait for all others: a round lasts as long as its slowest message.
 
     A lost message is sent again, after as long as it would have taken; nodes that sleep or are down, and links that are
     cut, are waited for.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.decentralized.algorithm import Batch, Floats, Nodes
-from barymesh.decentralized.inbox import NOWHERE, ListedInbox
+from barymesh.decentralized.inbox import NO_MESSAGE, ListedInbox
 from barymesh.decentralized.transport import Transport, padded
 from barymesh.transport.sockets import Links
 
@@ -39,7 +39,7 @@ class SocketTransport(Transport):
 
     def inbox(self, rows: NDArray[np.intp]) -> ListedInbox:
         """What the nodes in these rows of the state have received before."""
-        slots = np.where(self.arrived[self.slots], self.slots, NOWHERE).astype(np.int32)
+        slots = np.where(self.arrived[self.slots], self.slots, NO_MESSAGE).astype(np.int32)
         return ListedInbox(self.rows, self.width, slots, self.ends[rows], self.ends[rows + 1])
 
     def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:

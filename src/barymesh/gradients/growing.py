@@ -5,23 +5,24 @@ After k batches of M draws, node i works with the empirical measure of its first
     mu_i^k = 1/(kM) sum_{j < kM} delta(y_ij),       log p_i(x) = log E_{y ~ mu_i^k} softmax(x - c(y)/reg)
 
 whose error falls like ``1/sqrt(kM)``, and which stays the same between two batches. Batch k = 0, 1, ... of a node is
-what SampledOracle draws for its activation k. So a sample depends on (seed, node, number of batches) alone, and what is
-kept here is only a cache.
+what SampledOracle draws for its activation k. So a sample depends on (seed, node, number of batches) alone, and the
+tables here are only a cache.
 
-A sample must not cost more and more, so draws are merged; growing_kernels.py says how:
+To bound the work, draws are merged; see core/growing.py:
 
-- of a measure that is a list of atoms, draws of the same atom: exact, and never more points than the measure has
+- of a discrete measure, draws of the same atom: exact, and never more points than the measure has
 - in up to three dimensions, draws in the same cell of a lattice: they become one point at their mean. The cells are
-  ``resolution / CELLS`` wide, and in so little space the softmax is almost linear, so its average is almost that at the
-  mean; a draw alone in its cell, as in the tails, stays where it is. A node that gets more than ``most`` points joins
-  its cells in pairs until it has not
-- in more dimensions, where draws hardly ever meet in a cell, not at all: a node takes the batches that fit into
-  ``most`` points, at least one, and no more
+  ``resolution / CELLS`` wide; over so short a distance the softmax is almost linear, so its average is almost that at
+  the mean. A single draw in its cell, as in the tails, is not moved. A node with more than ``most`` points joins its
+  cells in pairs until it has no more
+- in more dimensions, where cells hardly ever contain two draws, none: a node uses the batches that fit into ``most``
+  points, at least one
 
-With cells of width h, ``p`` is off by ``h^2/24`` times the mean over the measure of the softmax's second derivative
-along each axis. Measured, in total variation: at most 3e-4, for measures narrower than the resolution, falling to 5e-6
-for wide ones; with cells joined for 4096 points, 4e-4 in the plane and 5e-3 in space, where as many draws by themselves
-are off by 1e-2 to 4e-2. The kinks of a cost like the Euclidean count for a measure narrower than a cell: 1e-3.
+With cells of width h, the error of ``p`` is ``h^2/24`` times the mean over the measure of the softmax's second
+derivative along each axis. Measured, in total variation: at most 3e-4, for measures narrower than the resolution,
+falling to 5e-6 for wide ones; with cells joined to 4096 points, 4e-4 in two dimensions and 5e-3 in three, where the
+sampling error of as many draws is 1e-2 to 4e-2. A cost with kinks, such as the Euclidean, gives 1e-3 for a measure
+narrower than a cell.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from barymesh.resources import memory
 
 Integers = NDArray[np.int64]
 
-# cells in a resolution of the problem, but no more than this across the support: the points would never do for them
+# cells in a resolution of the problem, and the most cells across the support
 CELLS, MOST_CELLS = 16, 2**16
-# points of a node
+# the most points of a node
 MOST = 4096
 UNLIMITED = np.iinfo(np.int64).max
-# draws made at a time where nodes must catch up: of one node, and of all
+# draws made at a time for nodes with many batches to draw: of one node, and of all
 DRAWS_OF_NODE, DRAWS = 4096, 1_000_000
 
 
 class GrowingOracle:
     """``log_gradient(x, nodes, batches)``: from the first ``batches`` batches, of ``batch`` draws, of each node.
 
-    ``most``: the most points of a node whose measure is not a list of atoms.
+    ``most``: the most points of a node whose measure is not discrete.
     """
 
     def __init__(self, problem: Problem, batch: int, most: int = MOST) -> None:
@@ -65,19 +66,19 @@ class GrowingOracle:
         self.size, self.dimension = self.sampled.size, self.sampled.dimension
         first, last = self.sampled.first, self.sampled.last
         roots = np.concatenate([[0], np.cumsum(self.sampled.root >= 0)])
-        self.listed = (last > first) & (roots[last] == roots[first])
-        # the draws of atoms are to say which atoms they are: draw their numbers instead of their points
+        self.discrete = (last > first) & (roots[last] == roots[first])
+        # of discrete measures, draw the numbers of the atoms instead of their points
         self.values: Floats = self.sampled.centres.copy()
-        for node in np.flatnonzero(self.listed):
+        for node in np.flatnonzero(self.discrete):
             self.values[first[node] : last[node]] = np.arange(first[node], last[node])[:, None]
         lower, upper = problem.support.points.min(axis=0), problem.support.points.max(axis=0)
         width = max(problem.resolution / CELLS, float((upper - lower).max()) / MOST_CELLS)
-        # of the places in growing_kernels, and as all points divided by sampled.unit
+        # of the positions in core/growing.py; like all points, divided by sampled.unit
         self.origin: Floats = (lower + upper) / 2 / self.sampled.unit
         self.unit = width / 2**kernels.CELL_BITS / self.sampled.unit
-        on_lattice = ~self.listed & (self.dimension <= kernels.MOST_AXES)
+        on_lattice = ~self.discrete & (self.dimension <= kernels.MOST_AXES)
         self.most = np.where(on_lattice, most, UNLIMITED)
-        self.most_batches = np.where(on_lattice | self.listed, UNLIMITED, max(1, most // self.batch))
+        self.most_batches = np.where(on_lattice | self.discrete, UNLIMITED, max(1, most // self.batch))
         self.tables = Tables(len(problem.measures), self.dimension)
 
     def log_gradient(self, x: Floats, nodes: Indices, batches: Integers) -> Floats:
@@ -85,7 +86,7 @@ class GrowingOracle:
         x, log_p = np.ascontiguousarray(x, dtype=float), np.empty(x.shape)
         again = _repeated(nodes)
         if again.any():
-            # a cache has one sample of a node at a time
+            # the cache has one sample of a node at a time
             for part in (~again, again):
                 log_p[part] = self.log_gradient(x[part], nodes[part], batches[part])
             return log_p
@@ -112,17 +113,17 @@ class GrowingOracle:
         t = self.tables
         offsets = np.concatenate([[0], np.cumsum(t.size[nodes])])
         points, weights = np.empty((int(offsets[-1]), self.dimension)), np.empty(int(offsets[-1]))
-        kernels.atoms(
-            nodes, offsets, self.batch, self.listed, self.origin, self.unit, self.sampled.centres,
+        kernels.merged_sample(
+            nodes, offsets, self.batch, self.discrete, self.origin, self.unit, self.sampled.centres,
             t.batches, t.begin, *t.entries, points, weights,
         )  # fmt: skip
         return points, weights, offsets
 
     def _draw(self, nodes: Indices, batches: Integers) -> None:
-        """Bring the tables of the nodes to exactly so many batches."""
+        """Bring the tables of the nodes to exactly ``batches (b,)`` batches."""
         t, of = self.tables, self.sampled
         seed = np.uint64(self.problem.seed % 2**64)
-        # what was added cannot be taken out again: begin anew
+        # draws cannot be removed: begin again
         t.batches[nodes[t.batches[nodes] > batches]] = 0
         while True:
             short = t.batches[nodes] < batches
@@ -136,30 +137,30 @@ class GrowingOracle:
             points = np.empty((count, self.dimension))
             self._call(nodes, new, starts, points)
             keys, counts = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-            sums, found = np.empty((count, self.dimension), dtype=np.int64), np.empty(nodes.size, dtype=np.int64)
+            sums, new_sizes = np.empty((count, self.dimension), dtype=np.int64), np.empty(nodes.size, dtype=np.int64)
             kernels.draw_entries(
-                seed, self.batch, nodes, starts, points, self.listed, self.origin, self.unit,
+                seed, self.batch, nodes, starts, points, self.discrete, self.origin, self.unit,
                 of.first, of.last, of.cumulative, self.values, of.root, of.roots,
-                t.batches, t.size, t.level, keys, counts, sums, found,
+                t.batches, t.size, t.level, keys, counts, sums, new_sizes,
             )  # fmt: skip
-            t.make_room(nodes, t.size[nodes] + found)
+            t.make_room(nodes, t.size[nodes] + new_sizes)
             kernels.merge_entries(
-                nodes, self.batch, starts, found, keys, counts, sums, self.most,
+                nodes, self.batch, starts, new_sizes, keys, counts, sums, self.most,
                 t.batches, t.size, t.level, t.begin, *t.entries,
             )  # fmt: skip
 
     def _call(self, nodes: Indices, new: Integers, starts: Indices, points: Floats) -> None:
-        """Fill ``points`` with the next ``new`` batches of the nodes whose measures can only be called."""
+        """Fill ``points`` with the next ``new`` batches of the nodes whose measures are functions."""
         of = self.sampled
         for i in np.flatnonzero(of.first[nodes] == of.last[nodes]):
-            node, had = int(nodes[i]), int(self.tables.batches[nodes[i]])
+            node, done = int(nodes[i]), int(self.tables.batches[nodes[i]])
             for k in range(int(new[i])):
-                rng = addressed_generator(self.problem.seed, node, had + k)
+                rng = addressed_generator(self.problem.seed, node, done + k)
                 begin = int(starts[i]) + k * self.batch
                 points[begin : begin + self.batch] = self.problem.measures[node].sample(self.batch, rng) / of.unit
 
     def _shares(self, offsets: Indices) -> list[slice]:
-        """Rows that are done together: all, or as many as there is space for the costs of their points."""
+        """Rows that are computed together: all, or as many as COST_NUMBERS allows."""
         cuts: list[int] = []
         if not self.problem.cost.squared:
             cuts = (np.flatnonzero(np.diff(offsets[:-1] * self.size // COST_NUMBERS)) + 1).tolist()
@@ -170,14 +171,14 @@ class GrowingOracle:
         if self.problem.cost.squared:
             return np.empty((0, self.size))
         costs = np.empty((points.shape[0], self.size))
-        # one node at a time: what a cost function says about a point may depend, in its last bits, on the others
+        # one node at a time: in its last bits, the cost of a point may depend on the other points of the call
         for start, stop in pairwise(offsets):
             costs[start:stop] = self.sampled._costs(points[start:stop]).T / self.sampled.reg
         return costs
 
 
 class Tables:
-    """The tables of growing_kernels, in shared arrays ``entries``: keys, counts and sums.
+    """The tables of core/growing.py, in shared arrays ``entries``: keys, counts and sums.
 
     Node i has ``size[i]`` entries from ``begin[i]``, and room for ``room[i]``; they hold ``batches[i]`` batches on
     ``level[i]`` of the lattice.
@@ -190,7 +191,8 @@ class Tables:
         self.entries = _entries(0, dimension)
 
     def make_room(self, nodes: Indices, sizes: Integers) -> None:
-        """Room for ``sizes (b,)`` entries of the nodes, by moving those that have less; their room at least doubles."""
+        """Make room for ``sizes (b,)`` entries of the nodes. Tables with less are moved; their room at least
+        doubles."""
         short = sizes > self.room[nodes]
         if not short.any():
             return
@@ -198,16 +200,16 @@ class Tables:
         room[moved] = 2 ** np.ceil(np.log2(sizes[short])).astype(np.intp)
         used = self.used + int(room[moved].sum())
         if used > self.entries[0].size:
-            # all move, without the gaps that earlier moves have left
+            # move all tables, without the gaps left by earlier moves
             moved, used = np.arange(begin.size), int(room.sum())
             entries = _entries(2 * used, self.dimension)
         begin[moved] = used - np.cumsum(room[moved])
-        kernels.move(moved, self.size, self.begin, *self.entries, begin, *entries)
+        kernels.copy_tables(moved, self.size, self.begin, *self.entries, begin, *entries)
         self.begin, self.room, self.used, self.entries = begin, room, used, entries
 
 
 def _entries(count: int, dimension: int) -> tuple[Integers, Integers, Integers]:
-    """Keys, counts and sums of so many entries."""
+    """Keys, counts and sums of ``count`` entries."""
     memory.require(8 * count * (2 + dimension), f"Samples of {count} points", "Allow fewer points a node.")
     return (
         np.empty(count, dtype=np.int64),
@@ -217,7 +219,7 @@ def _entries(count: int, dimension: int) -> tuple[Integers, Integers, Integers]:
 
 
 def _repeated(nodes: Indices) -> NDArray[np.bool_]:
-    """Which of them were listed before."""
+    """Which of the nodes occur earlier in the list."""
     again = np.ones(nodes.size, dtype=bool)
     again[np.unique(nodes, return_index=True)[1]] = False
     return again

@@ -58,7 +58,7 @@ class DenseOracle(Oracle):
         kernels.divide(masses, q, self.tiny, value, largest, ok)
         sums = self.to_support.times(q[:, : self.atoms])
         log_p = np.empty(x.shape) if out is None else out
-        kernels.finish(x, top, sums, largest, self.tiny, ok, log_p)
+        kernels.log_gradients(x, top, sums, largest, self.tiny, ok, log_p)
         value += top if weights is None else top * masses.sum(axis=1)
         failed = np.flatnonzero(~ok)
         if failed.size:

@@ -27,23 +27,22 @@ LONGEST = 2**28
 class DelayTable:
     """A delay in the form the compiled code reads: ``law`` holds a kind, a count K, and numbers by kind.
 
-    SPACED: a least delay and a step; K delays, each that step above the last, equally likely. CATEGORICAL: K values and
-    their K cumulative probabilities. LOG_NORMAL: median and sigma.
-    TRACE: K recorded delays, of which edge e plays the ``trace[e] % 2^32`` from number ``trace[e] // 2^32`` on.
-    ``offset (edges,)`` is added to every draw, unless it is empty. All are seconds, in whole ticks. No delay is below
-    ``least`` or above ``most``.
+    SPACED: a shortest delay and a step; K delays, each that step above the last, equally likely. CATEGORICAL: K values
+    and their K cumulative probabilities. LOG_NORMAL: median and sigma. TRACE: K recorded delays, of which edge e plays
+    the ``trace[e] % 2^32`` from number ``trace[e] // 2^32`` on. ``offset (edges,)`` is added to every draw, unless it
+    is empty. All are seconds, in whole ticks. No delay is below ``shortest`` or above ``longest``.
     """
 
     law: Floats
     offset: Floats
     trace: NDArray[np.int64]
-    least: float
-    most: float
+    shortest: float
+    longest: float
 
     @property
     def simple(self) -> bool:
         """Whether the fast way of looking into the mail can draw these."""
-        return bool(self.law[0] == SPACED and self.offset.size == 0 and self.most * TICKS < LONGEST)
+        return bool(self.law[0] == SPACED and self.offset.size == 0 and self.longest * TICKS < LONGEST)
 
 
 class Delay(ABC):
@@ -195,8 +194,8 @@ class PerEdge(Delay):
                 )
             offset = matrix[sender, receiver]
         offset = whole_ticks(_seconds(offset, "The delays per edge (s)")) + (base.offset if base.offset.size else 0.0)
-        least = base.least + float(offset.min() if offset.size else 0.0)
-        return DelayTable(base.law, offset, base.trace, least, base.most + float(offset.max(initial=0.0)))
+        shortest = base.shortest + float(offset.min() if offset.size else 0.0)
+        return DelayTable(base.law, offset, base.trace, shortest, base.longest + float(offset.max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -258,9 +257,9 @@ def _spaced(low: float, step: float, count: int) -> DelayTable:
     return _table(SPACED, count, [low, step], low, low + (count - 1) * step)
 
 
-def _table(kind: int, count: int, numbers: Iterable[float], least: float, most: float) -> DelayTable:
+def _table(kind: int, count: int, numbers: Iterable[float], shortest: float, longest: float) -> DelayTable:
     law = np.array([kind, count, *numbers], dtype=float)
-    return DelayTable(law, np.empty(0), np.empty(0, dtype=np.int64), least, most)
+    return DelayTable(law, np.empty(0), np.empty(0, dtype=np.int64), shortest, longest)
 
 
 def _seconds(values: ArrayLike, what: str) -> Floats:

@@ -136,7 +136,7 @@ class FaultTable:
     """All faults in the form the compiled code reads.
 
     ``rates``: probabilities of loss, copy, hold-up, and the longest hold-up in seconds. Times at which node i does not
-    act: ``idle[idle_first[i]:idle_first[i+1]] (start, stop)``; does not receive: ``deaf``; times at which edge e
+    act: ``idle[idle_first[i]:idle_first[i+1]] (start, stop)``; does not receive: ``crashed``; times at which edge e
     carries nothing: ``cut``. Each list is sorted and free of overlaps. ``resets``: (time, node) of returns without
     memory.
     """
@@ -144,15 +144,15 @@ class FaultTable:
     rates: Floats
     idle: Floats
     idle_first: Indices
-    deaf: Floats
-    deaf_first: Indices
+    crashed: Floats
+    crashed_first: Indices
     cut: Floats
     cut_first: Indices
     resets: list[tuple[float, int]]
 
     @property
     def touches_messages(self) -> bool:
-        return bool(self.rates.any() or self.deaf.size or self.cut.size)
+        return bool(self.rates.any() or self.crashed.size or self.cut.size)
 
     def lost(self, now: float, until: float) -> NDArray[np.bool_]:
         """``(m,)``: the nodes that do not act at ``now``, nor at any time from then to ``until``."""
@@ -164,7 +164,7 @@ class FaultTable:
 
     def down(self, now: float) -> NDArray[np.bool_]:
         """``(m,)``: the nodes that have crashed, and are not back at ``now``."""
-        return self._within(self.deaf, self.deaf_first, now, now)
+        return self._within(self.crashed, self.crashed_first, now, now)
 
     def _within(self, spans: Floats, first: Indices, now: float, until: float) -> NDArray[np.bool_]:
         """The nodes one of whose spans holds ``now`` and does not end before ``until``."""
@@ -179,7 +179,7 @@ def fault_table(faults: Iterable[Fault], network: Network) -> FaultTable:
     """Check the faults against the network and sort them out."""
     rates = np.zeros(4)
     idle: dict[int, list[tuple[float, float]]] = {}
-    deaf: dict[int, list[tuple[float, float]]] = {}
+    crashed: dict[int, list[tuple[float, float]]] = {}
     cut: dict[int, list[tuple[float, float]]] = {}
     resets: list[tuple[float, int]] = []
     for fault in faults:
@@ -201,7 +201,7 @@ def fault_table(faults: Iterable[Fault], network: Network) -> FaultTable:
                 if not isinstance(memory, bool):
                     raise OptionError(f"{fault}: memory is {memory!r}; it must be true or false.")
                 idle.setdefault(_node(fault, node, network), []).append(span)
-                deaf.setdefault(node, []).append(span)
+                crashed.setdefault(node, []).append(span)
                 if not memory and span[1] < FOREVER:
                     resets.append((span[1], node))
             case LinkDown(first, second, start, stop):
@@ -214,9 +214,9 @@ def fault_table(faults: Iterable[Fault], network: Network) -> FaultTable:
     if rates[0] >= 1:
         raise OptionError("Every message would be lost: the probability of a loss must be below 1.")
     idle_times, idle_first = _lists(idle, network.size)
-    deaf_times, deaf_first = _lists(deaf, network.size)
+    crashed_times, crashed_first = _lists(crashed, network.size)
     cut_times, cut_first = _lists(cut, network.neighbours.size)
-    return FaultTable(rates, idle_times, idle_first, deaf_times, deaf_first, cut_times, cut_first, sorted(resets))
+    return FaultTable(rates, idle_times, idle_first, crashed_times, crashed_first, cut_times, cut_first, sorted(resets))
 
 
 def _lists(spans: dict[int, list[tuple[float, float]]], count: int) -> tuple[Floats, Indices]:

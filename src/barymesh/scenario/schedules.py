@@ -158,9 +158,11 @@ class _RenewalClock(Clock):
         self._wait(np.arange(size))
 
     def _wait(self, nodes: Indices) -> None:
-        from barymesh.core.clocks import waits
+        from barymesh.core.clocks import waiting_times
 
-        drawn = waits(self.seed, nodes, self.state["count"][nodes], -1.0 if self.jitter is None else self.jitter)
+        drawn = waiting_times(
+            self.seed, nodes, self.state["count"][nodes], -1.0 if self.jitter is None else self.jitter
+        )
         self.state["next"][nodes] += self.intervals[nodes] * drawn
         self.state["count"][nodes] += 1
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import whole_number
-from barymesh.core.theta import fill, square_change
+from barymesh.core.theta import fill_excesses, square_change
 from barymesh.errors import OptionError
 
 __all__ = ["ThetaSequence", "square_change"]
@@ -76,7 +76,7 @@ class ThetaSequence:
                 self._held.pop(min(self._held))
             starts, values = self._excess_at_starts, np.empty(BLOCK)
             for current in range(min(block, len(starts) - 1), block + 1):
-                following = fill(starts[current], current * BLOCK, self.m, values)
+                following = fill_excesses(starts[current], current * BLOCK, self.m, values)
                 if current + 1 == len(starts):
                     starts.append(following)
             self._held[block] = values

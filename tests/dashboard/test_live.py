@@ -79,7 +79,7 @@ def test_a_run_without_a_network_can_be_watched(tmp_path):
     result, scenes = watched(tmp_path)
     assert scenes[-1].nodes is None
     assert scenes[-1].clock == "iterations"
-    assert scenes[-1].runs["sinkhorn"]["iteration"][-1] == result.iterations
+    assert scenes[-1].runs["sinkhorn"]["iterations"][-1] == result.iterations
     np.testing.assert_allclose(scenes[-1].barycenter.mean, result.weights, atol=1e-6)
     np.testing.assert_allclose(scenes[-1].barycenter.estimates, result.node_weights, atol=1e-5)
 

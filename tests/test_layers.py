@@ -31,6 +31,7 @@ LAYERS = [
     ["io", "io.atomic", "io.toml", "io.idx", "io.slot_file", "io.validation", "io.limits"],
     ["support.grid", "support.points"],
     ["measures"],
+    ["io.npz"],
     ["io.tables", "io.files"],
     ["support", "cost", "metrics"],
     ["network", "options.readers"],

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from barymesh.errors import FileError, SupportError
 from barymesh.history import History
 from barymesh.io.atomic import replacing
+from barymesh.io.npz import read_npz
 from barymesh.network.topology import Network
 from barymesh.status import Status
 from barymesh.support.grid import Grid
@@ -308,8 +309,7 @@ class Result:
             The same as was saved.
         """
         try:
-            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+            arrays = read_npz(Path(path))
             header = json.loads(str(arrays.pop("header")))
             version, grid, reason = header.pop("format"), header.pop("grid"), header.pop("reason")
             names = header.pop("names", None)

@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 
+import barymesh as bm
 from barymesh.errors import FileError
 from barymesh.resources import memory
 from tests.io.making import csv_file, parquet_file, png_file, refusal
@@ -45,6 +46,48 @@ def npz_with_a_bold_header(path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("points.npy", inner.getvalue() + bytes(100))
     return path
+
+
+def npz_with_a_negative_shape(path, numbers):
+    """What one array seems to take away must not make room for another."""
+    inner = io.BytesIO()
+    np.lib.format.write_array_header_1_0(inner, {"descr": "<f8", "fortran_order": False, "shape": (-(10**12),)})
+    np.savez_compressed(path, points=np.zeros(numbers))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("weights.npy", inner.getvalue())
+    return path
+
+
+def npz_with_a_long_header(path, length):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("points.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", length) + b" " * length)
+    return path
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: npz_with_a_negative_shape(path, 2**20), "shape"),
+        (lambda path: npz_with_a_long_header(path, 2**23), "header"),
+    ],
+    ids=["shape", "header"],
+)
+def test_an_archive_with_a_false_header_is_refused_before_it_is_unpacked(tmp_path, make, said):
+    path = make(tmp_path / "a.npz")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        refusal(path, said, error=FileError)
+        assert tracemalloc.get_traced_memory()[1] < 2**21
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_result_that_does_not_fit_into_memory_is_refused(tmp_path):
+    with pytest.raises(FileError, match="memory is free"):
+        bm.load(npz_bomb(tmp_path / "a.npz", 2**20))
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -87,6 +130,22 @@ def test_a_packed_file_is_not_unpacked_beyond_what_its_header_announces(tmp_path
 def test_a_pipe_is_refused_and_never_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     refusal(tmp_path / name, "a pipe", error=FileError)
+
+
+def edges(path):
+    return bm.barycenter(np.eye(3), np.arange(3.0), reg=1, network=str(path))
+
+
+def delays(path):
+    return bm.barycenter(np.eye(3), np.arange(3.0), reg=1, network="cycle", delays=f"trace:seconds={path}")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize(("name", "read"), [("a.npz", bm.load), ("a.csv", edges), ("a.txt", delays)])
+def test_a_pipe_is_not_waited_for_wherever_a_file_is_read(tmp_path, name, read):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(bm.BarymeshError, match="a pipe"):
+        read(tmp_path / name)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices here")

@@ -71,9 +71,40 @@ def test_a_header_with_numbers_in_it_is_known_by_a_name_that_is_asked_for(tmp_pa
     np.testing.assert_array_equal(measure.points, [[1, 2], [3, 4]])
 
 
+@pytest.mark.parametrize("two", [2, "2"])
+def test_a_number_of_a_column_is_not_looked_for_in_the_first_row(tmp_path, two):
+    """The command line gives numbers as text, and the first sample may hold the same number."""
+    path = csv_file(tmp_path, "1,2\n3,4\n")
+    (measure,) = bm.read_measures(path, columns=[two])
+    np.testing.assert_array_equal(measure.points, [[2], [4]])
+    (measure,) = bm.read_measures(path, weight_column=two)
+    np.testing.assert_array_equal(measure.points, [[1], [3]])
+    np.testing.assert_allclose(measure.weights, [1 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    "options", [{"columns": ["x", 1]}, {"columns": ["1", "x"]}, {"columns": ["x"], "weight_column": 1}]
+)
+def test_one_column_by_its_name_and_by_its_number(tmp_path, options):
+    refusal(csv_file(tmp_path, "x,y\n1,2\n"), "the same", error=FileError, **options)
+    refusal(parquet_file(tmp_path, x=[1], y=[2]), "the same", error=FileError, **options)
+
+
+@pytest.mark.parametrize("header", [",x,y", '"","x","y"', "x,y,"])
+def test_a_column_without_a_name_is_no_coordinate_unless_it_is_chosen(tmp_path, header):
+    """pandas and R number the rows in such a column."""
+    path = csv_file(tmp_path, f"{header}\n0,1,2\n1,3,4\n")
+    refusal(path, "without a name", "--columns", error=FileError)
+    (measure,) = bm.read_measures(path, columns=["x", "y"])
+    assert measure.names == ("x", "y")
+    (measure,) = bm.read_measures(path, columns=[1, 2, 3])
+    np.testing.assert_array_equal(measure.points, [[0, 1, 2], [1, 3, 4]])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"columns": ["9" * 5000]}, ["no column"]),
         ({"columns": ["depth"]}, ["no column 'depth'", "x, y, z"]),
         ({"weight_column": "depth"}, ["no column 'depth'", "x, y, z"]),
         ({"columns": [4]}, ["no column 4", "3 columns"]),
@@ -128,6 +159,7 @@ def test_a_bad_weight_is_named_by_line_and_column(tmp_path, cell, said):
         ("1,5;2,5\n3,5;4,5\n", "Semicolons?"),
         ("1;2\n3;4\n", None),
         ("x\ty\n1\t2\n", "Tabs?"),
+        ("x|y\n1|2\n", "Bars?"),
         ("x,y\n1,2\n3;4\n", "Semicolons?"),
     ],
 )
@@ -168,6 +200,10 @@ def test_the_content_of_a_cell_is_never_quoted(tmp_path_factory, letters):
         csv_file(folder, f"patient,age\n{secret},40\n", name="1.csv"),
         csv_file(folder, f"1,2\n{secret},40\n", name="2.csv"),
         csv_file(folder, f"patient,age\n40,41,{secret}\n", name="3.csv"),
+        csv_file(folder, f"{secret};40;41\nJones;42;43\n", name="4.csv"),
+        csv_file(folder, f"{secret}\t40\nJones\t42\n", name="5.csv"),
+        csv_file(folder, f"{secret}|40\nJones|42\n", name="6.csv"),
+        csv_file(folder, f"{secret} 40\nJones 42\n", name="7.csv"),
         parquet_file(folder, patient=[secret], age=[40]),
     ):
         assert "Zq" not in refusal(path).replace(str(folder), "")

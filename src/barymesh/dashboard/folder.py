@@ -27,6 +27,7 @@ from barymesh.dashboard.scene import (
     thinned,
 )
 from barymesh.errors import FileError
+from barymesh.io.npz import read_npz
 from barymesh.io.output import RESULT
 from barymesh.record import NodeState
 from barymesh.result import Result
@@ -89,8 +90,7 @@ class FolderSource:
         return None
 
     def _going_on(self, path: Path) -> Scene:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_npz(path)
         facts = json.loads(str(arrays.pop("header")))
         if facts["format"] != FORMAT:
             raise FileError(

@@ -32,6 +32,7 @@ from barymesh.engines.recorder import Recorder
 from barymesh.errors import FileError
 from barymesh.interrupt import interruptible
 from barymesh.io.atomic import replacing
+from barymesh.io.npz import read_npz
 from barymesh.problem import Problem
 from barymesh.record import Callback, NodeDetails, NodeState, Record
 from barymesh.scenario.delays import Delay
@@ -191,8 +192,7 @@ class Simulation(ABC, Generic[S]):
     def restore(self, path: str | Path) -> None:
         """Continue from what ``save`` wrote, as if there had been no break."""
         try:
-            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+            arrays = read_npz(Path(path))
             header = json.loads(str(arrays.pop("header")))
             numbers, rows, snapshots = (arrays.pop(name) for name in ("numbers", "rows", "snapshots"))
             version, fingerprint = header["format"], header["fingerprint"]
@@ -200,6 +200,8 @@ class Simulation(ABC, Generic[S]):
             raise FileError(
                 f"There is no saved run {path} to continue. Begin without resume, which makes one."
             ) from error
+        except FileError:
+            raise
         except Exception as error:  # zipfile, zlib, json and missing fields share no base
             raise FileError(
                 f"{path} is damaged, not a saved run of barymesh, or may not be opened ({error}). Begin again without "

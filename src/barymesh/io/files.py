@@ -7,10 +7,9 @@ with several arrays). Which reading an array gets can be said with ``kind``.
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from barymesh.errors import BarymeshError, FileError, MeasureError, OptionError
 from barymesh.io.idx import read_idx
 from barymesh.io.limits import require_regular, require_room
+from barymesh.io.npz import read_npy, read_npz
 from barymesh.io.tables import Choice, Column, read_csv, read_parquet
 from barymesh.measures import Empirical, Histogram, Image, Measure
 
@@ -159,48 +159,16 @@ def _as_kind(array: Array, kind: str | None) -> Measure | Array:
 
 
 def _read_npy(file: Path) -> Array:
-    def load() -> Array:
-        with file.open("rb") as raw:
-            if raw.read(2) == b"PK":
-                raise ValueError("it is an archive of arrays; call it .npz")
-            raw.seek(0)
-            require_room(file, _count(raw))
-            raw.seek(0)
-            return np.asarray(np.load(raw, allow_pickle=False))
-
-    return _numeric(file, _numbers(file, load))
+    return _numeric(file, _undamaged(file, read_npy))
 
 
 def _read_npz(file: Path, kind: str | None) -> list[Any]:
-    def load() -> dict[str, Array]:
-        # opened here, because NumPy leaves a damaged archive open
-        with file.open("rb") as raw:
-            with zipfile.ZipFile(raw) as archive:
-                total = 0
-                for entry in archive.infolist():
-                    with archive.open(entry) as packed:
-                        total += _count(packed)
-            require_room(file, total)
-            raw.seek(0)
-            with np.load(raw, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
-
-    arrays = {name: _numeric(file, array) for name, array in _numbers(file, load).items()}
+    arrays = {name: _numeric(file, array) for name, array in _undamaged(file, read_npz).items()}
     if not arrays:
         raise FileError(f"{file} holds no array. Write one for each measure with numpy.savez.")
     if "points" in arrays:
         return [Empirical(arrays["points"], arrays.get("weights"))]
     return [_as_kind(array, kind) for array in arrays.values()]
-
-
-def _count(stream: IO[bytes]) -> int:
-    """The numbers that the header of a NumPy array announces; no more of it is read."""
-    version = np.lib.format.read_magic(stream)
-    if version > (2, 0):
-        raise ValueError("it holds a table of fields, not an array of numbers")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return math.prod(shape) * max(1, dtype.itemsize // 8)
 
 
 def _numeric(file: Path, array: Array) -> Array:
@@ -209,10 +177,9 @@ def _numeric(file: Path, array: Array) -> Array:
     return array
 
 
-def _numbers(file: Path, load: Callable[[], Any]) -> Any:
-    require_regular(file)
+def _undamaged(file: Path, read: Callable[[Path], Any]) -> Any:
     try:
-        return load()
+        return read(file)
     except FileError:
         raise
     except Exception as error:  # truncated zip, zlib, header and pickle errors share no base

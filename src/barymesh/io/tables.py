@@ -22,6 +22,8 @@ from barymesh.io.limits import require_regular, require_room
 from barymesh.measures import Empirical
 
 LINES_BETWEEN_CHECKS = 2**14
+# what files separate values by, other than commas
+SEPARATORS = ((";", "Semicolons"), ("\t", "Tabs"), ("|", "Bars"))
 # a column by its name, or by its number counted from 1
 Column = str | int
 
@@ -56,8 +58,9 @@ class Choice:
         return cls(chosen, weight)
 
     def names_header(self, first: Sequence[str]) -> bool:
-        """Whether the first row has a name that is asked for."""
-        return any(column in first for column in (*(self.columns or ()), self.weight) if isinstance(column, str))
+        """Whether the first row has a name that is asked for. What can be the number of a column is none."""
+        asked = (*(self.columns or ()), self.weight)
+        return any(isinstance(column, str) and column in first and not _numbered(column, first) for column in asked)
 
     def places(self, file: Path, names: Sequence[str]) -> tuple[list[int], int | None]:
         """The places of the coordinates and of the mass in a table with columns of these names."""
@@ -66,8 +69,18 @@ class Choice:
             rest = [k for k in range(len(names)) if k != weight]
             if not rest:
                 raise FileError(f"{file} has no columns of coordinates beside its weights; write one for each.")
+            nameless = [k + 1 for k in rest if not names[k]]
+            if nameless:
+                raise FileError(
+                    f"{file} has a header without a name for column {nameless[0]}: the numbers of its rows? Choose "
+                    "columns (columns=, --columns), or write the file without it."
+                )
             return rest, weight
-        return [_place(file, column, names) for column in self.columns], weight
+        places = [_place(file, column, names) for column in self.columns]
+        if len({*places, weight}) <= len(places):
+            chosen = [*self.columns, *([] if weight is None else [self.weight])]
+            raise FileError(f"{file}: two of the columns {chosen} are the same one. Choose every column once.")
+        return places, weight
 
 
 def columns_from_text(text: str | None) -> list[str] | None:
@@ -81,10 +94,27 @@ def _place(file: Path, column: Column, names: Sequence[str]) -> int:
         raise FileError(f"{file} has {len(found)} columns called {column!r}. Rename them, or give the number of one.")
     if found:
         return found[0]
-    number = column if isinstance(column, int) else int(column) if column.isdecimal() else 0
-    if not 1 <= number <= len(names):
-        raise FileError(f"{file} has no column {column!r}. Its {len(names)} columns are {', '.join(names)}.")
+    number = _numbered(column, names)
+    if not number:
+        known = ", ".join(_label(names, k) for k in range(len(names)))
+        raise FileError(f"{file} has no column {column!r}. Its {len(names)} columns are {known}.")
     return number - 1
+
+
+def _numbered(column: Column, names: Sequence[str]) -> int:
+    """The number of a column, counted from 1, if it is given by that; else 0."""
+    try:
+        number = int(column) if isinstance(column, int) or column.isdecimal() else 0
+    except ValueError:  # from Python's limit on the digits of an integer
+        return 0
+    return number if 1 <= number <= len(names) else 0
+
+
+def _label(names: Sequence[str], place: int) -> str:
+    """How errors call a column. Its name, unless that seems to be a whole row, in a file with other separators."""
+    name = names[place]
+    plain = name and name.isprintable() and not any(mark in name for mark, _ in SEPARATORS)
+    return name if plain and not any(_number(part) is not None for part in name.split()) else f"column {place + 1}"
 
 
 def read_csv(file: Path, choice: Choice) -> Empirical:
@@ -106,6 +136,7 @@ def _samples(file: Path, reader: Any, choice: Choice) -> Empirical:
     headed = False
     points, masses = array("d"), array("d")
     places: list[int] = []
+    labels: list[str] = []
     weight: int | None = None
     for row in reader:
         if not any(cell.strip() for cell in row):
@@ -115,6 +146,7 @@ def _samples(file: Path, reader: Any, choice: Choice) -> Empirical:
             first = [cell.strip() for cell in row]
             headed = all(_number(cell) is None for cell in first) or choice.names_header(first)
             names = first if headed else [f"column {k + 1}" for k in range(len(first))]
+            labels = [_label(names, k) for k in range(len(names))]
             places, weight = choice.places(file, names)
             if headed:
                 continue
@@ -123,11 +155,11 @@ def _samples(file: Path, reader: Any, choice: Choice) -> Empirical:
                 f"{where}: {len(row)} values where {len(names)} are expected.{_separator(row)} The file may be "
                 "truncated."
             )
-        points.extend(_cell(where, names[k], row[k]) for k in places)
+        points.extend(_cell(where, labels[k], row[k]) for k in places)
         if reader.line_num % LINES_BETWEEN_CHECKS == 0:
             require_room(file, len(points))
         if weight is not None:
-            masses.append(_cell(where, names[weight], row[weight], least=0.0))
+            masses.append(_cell(where, labels[weight], row[weight], least=0.0))
     if names is None:
         raise MeasureError("the file has no rows; write one sample a line.")
     coordinates = np.array(points).reshape(-1, len(places))
@@ -149,7 +181,7 @@ def _cell(where: str, column: str, text: str, least: float = -math.inf) -> float
 
 def _separator(cells: Sequence[str]) -> str:
     """A guess at what separates the values, if it is not commas."""
-    for mark, name in ((";", "Semicolons"), ("\t", "Tabs")):
+    for mark, name in SEPARATORS:
         if any(mark in cell for cell in cells):
             return f" {name}? Values must be separated by commas, with a point in decimal numbers."
     return ""

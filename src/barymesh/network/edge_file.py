@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from barymesh.errors import NetworkError
+from barymesh.io.limits import require_regular
 from barymesh.network.topology import Network, require_size
 
 SUFFIXES = (".csv", ".txt", ".edges")
+# the number of a node has fewer; Python reads no number of thousands
+DIGITS = 20
 
 
 def read_edges(file: Path, size: int) -> Network:
@@ -20,6 +23,8 @@ def read_edges(file: Path, size: int) -> Network:
     """
     if file.suffix.lower() not in SUFFIXES:
         raise NetworkError(f"The network {file} is not a file of edges; those end in {', '.join(SUFFIXES)}.")
+    if file.exists():
+        require_regular(file)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -32,7 +37,7 @@ def read_edges(file: Path, size: int) -> Network:
     first: dict[tuple[int, int], int] = {}
     for number, cells in lines:
         where = f"{file}, line {number}"
-        if len(cells) not in (2, 3) or not all(cell.isdecimal() for cell in cells[:2]):
+        if len(cells) not in (2, 3) or not all(cell.isdecimal() and len(cell) <= DIGITS for cell in cells[:2]):
             raise NetworkError(
                 f"{where}: {' '.join(cells)!r} is not read; write two node numbers, from 0 on, and perhaps a weight."
             )

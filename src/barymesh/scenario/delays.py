@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from barymesh.checks import as_floats, real_number
 from barymesh.core.times import CATEGORICAL, LOG_NORMAL, SPACED, TICK, TICKS, TRACE, whole_ticks
 from barymesh.errors import OptionError
+from barymesh.io.limits import require_regular
 from barymesh.network.topology import Network
 
 Floats = NDArray[np.float64]
@@ -232,7 +233,11 @@ class Trace(Delay):
             source = self.seconds
             if isinstance(source, str | Path):
                 try:
-                    source = np.loadtxt(source, ndmin=1, delimiter=",", usecols=-1)
+                    if Path(source).exists():
+                        require_regular(Path(source))
+                    # opened here, because NumPy would unpack it, or fetch it from an address
+                    with open(source, encoding="utf-8-sig") as file:
+                        source = np.loadtxt(file, ndmin=1, delimiter=",", usecols=-1)
                 except (OSError, ValueError) as error:
                     raise OptionError(
                         f"The trace {self.seconds} cannot be read as one delay a line: {error}."

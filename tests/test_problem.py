@@ -438,3 +438,15 @@ def test_one_except_catches_them_all():
     named = [kind for kind in own if isinstance(kind, type) and not issubclass(kind, Warning)]
     assert len(named) > 10
     assert all(issubclass(error, bm.BarymeshError) for error in named)
+
+
+def test_one_measure_of_many_that_the_support_misses_is_named(rng):
+    measures = [rng.uniform(20, 30, (50, 1)) for _ in range(20)]
+    measures[7] = rng.uniform(1, 3, (50, 1))
+    with pytest.warns(errors.AccuracyWarning, match="100% of the mass of measure 7 lies outside"):
+        bm.Problem.create(measures, np.linspace(20, 30, 101), reg=0.1)
+
+
+def test_a_spacing_whose_square_overflows_is_warned_of():
+    with pytest.warns(errors.AccuracyWarning, match="from inf on"):
+        bm.Problem.create([bm.Empirical([-1e200, 1e200]), bm.Empirical([0.0, 1e200])], reg=0.1)

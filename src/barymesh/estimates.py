@@ -110,9 +110,9 @@ def largest_cost(atoms: list[Atoms], support: Support, cost: Cost) -> float:
     return max(cost.largest(support, table[used]) for table, used, _ in _masses_of_tables(atoms))
 
 
-def share_outside(points: Floats, masses: Floats, support: Support) -> float:
-    """The share of the mass that lies farther than one spacing outside the box around the support."""
-    low, high = support.points.min(axis=0) - support.spacing, support.points.max(axis=0) + support.spacing
+def share_outside(points: Floats, masses: Floats, support: Support, margin: float) -> float:
+    """The share of the mass that lies farther than ``margin`` outside the box around the support."""
+    low, high = support.points.min(axis=0) - margin, support.points.max(axis=0) + margin
     return float(masses[((points < low) | (points > high)).any(axis=1)].sum())
 
 

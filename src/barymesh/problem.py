@@ -47,8 +47,9 @@ Floats = NDArray[np.float64]
 NEGLIGIBLE = {"float64": 0.0, "float32": 1e-30}
 # of a measure that is not discrete, to see how much of it the support reaches
 DRAWS = 256
-# a support that misses more of the measures' mass than this was probably meant to be elsewhere
-MUCH_OUTSIDE = 0.1
+# a support that misses more of the measures' mass than this was probably meant to be elsewhere; a single measure with
+# more than that of its mass farther away than the support is long is probably in other units
+MUCH_OUTSIDE, MUCH_OF_ONE = 0.1, 0.5
 # arrays of the size (measures, support) that a solve holds at once, the acceleration's history counted as half
 ARRAYS_HELD = 12
 
@@ -187,17 +188,22 @@ class Problem:
             warn(
                 f"The spacing of the support, {self.support.spacing:.2g}, exceeds sqrt(reg) = {np.sqrt(self.reg):.2g}, "
                 "so that mass collects on single points. Use a finer support, or a larger reg, from "
-                f"{self.support.spacing**2:.2g} on.",
+                f"{self.support.spacing * self.support.spacing:.2g} on.",
                 AccuracyWarning,
             )
-        share = self.share_outside()
-        if share > MUCH_OUTSIDE:
-            warn(
-                f"About {share:.0%} of the measures' mass lies outside the support, which spans {self.support.box}; it "
-                "is moved there, however far that is. If the support was not meant to be there, give another, or none "
-                "to have it chosen from the data.",
-                AccuracyWarning,
-            )
+        share, whose = self.share_outside(), "the measures' mass"
+        if share <= MUCH_OUTSIDE:
+            shares = self._shares_outside(float(np.ptp(self.support.points, axis=0).max()))
+            farthest = max(shares, key=lambda k: shares[k], default=0)
+            share, whose = shares.get(farthest, 0.0), f"the mass of measure {farthest}"
+            if share <= MUCH_OF_ONE:
+                return
+        warn(
+            f"About {share:.0%} of {whose} lies outside the support, which spans {self.support.box}; it is moved "
+            "there, however far that is. If the support was not meant to be there, give another, or none to have it "
+            "chosen from the data.",
+            AccuracyWarning,
+        )
 
     def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
         """The same for other measures, and weights that need not sum to 1."""
@@ -308,11 +314,18 @@ class Problem:
             discrete measures, from a few hundred draws of others. Measures that are not known here do not count, nor
             does any for a support of one point.
         """
-        known = [k for k, measure in enumerate(self.measures) if not isinstance(measure, Lazy)]
-        if self.support.size < 2 or not known:
+        shares = self._shares_outside(self.support.spacing)
+        if not shares:
             return 0.0
-        shares = [share_outside(*self._located(k), self.support) for k in known]
-        return min(1.0, float(self.weights[known] @ shares / self.weights[known].sum()))
+        weights = self.weights[list(shares)]
+        return min(1.0, float(weights @ list(shares.values()) / weights.sum()))
+
+    def _shares_outside(self, margin: float) -> dict[int, float]:
+        """The same, beyond this margin, of every measure that is known here, by its number."""
+        if self.support.size < 2:
+            return {}
+        known = [k for k, measure in enumerate(self.measures) if not isinstance(measure, Lazy)]
+        return {k: share_outside(*self._located(k), self.support, margin) for k in known}
 
     def _located(self, node: int) -> tuple[Floats, Floats]:
         """Points and masses that show where a measure is; no quadrature is made for that."""

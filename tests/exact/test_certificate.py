@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -146,3 +147,14 @@ def test_the_certificate_is_a_sum_over_the_nodes(seed, steps, cuts, drift):
     scale = 1e-12 * (1 + np.abs(problem.reg * x).max())
     assert together.lower == pytest.approx(whole.lower, rel=1e-12, abs=scale)
     assert together.upper == pytest.approx(whole.upper, rel=1e-12, abs=scale)
+
+
+def test_a_gap_is_never_negative():
+    """Bounds in the wrong order show how large rounding is; a bound of 0 on the distance would be false."""
+    rng = np.random.default_rng(0)
+    measures = [1e20 * rng.normal(size=(30, 1)) for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = bm.barycenter(measures, reg=0.1)
+    assert result.gap > 0
+    assert result.tv_bound == 1.0

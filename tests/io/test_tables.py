@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import barymesh as bm
 from barymesh.errors import FileError, OptionError
+from barymesh.io.output import write_outputs
 from tests.io.making import csv_file, normalised, parquet_file, refusal, shortened
 
 
@@ -296,3 +297,11 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     refusal(path, "barymesh[parquet]", error=FileError)
+
+
+def test_the_table_of_weights_has_no_two_columns_of_one_name(tmp_path):
+    measure = bm.Empirical([[0.0, 0.0], [1.0, 1.0]], names=["mass", "weight"])
+    write_outputs(bm.barycenter([measure, measure], reg=1.0), tmp_path)
+    header = (tmp_path / "weights.csv").read_text().splitlines()[0].split(",")
+    assert header[:2] == ["mass", "weight"]
+    assert len(set(header)) == 3

@@ -20,6 +20,8 @@ def test_what_a_file_says(tmp_path):
     [
         (b"a = ", ConfigError, "not valid TOML"),
         (b"a = " + b"9" * 6000, ConfigError, "digits"),
+        (b"a = " + b"9" * 4000, ConfigError, "a is a whole number"),
+        (b"[b]\nc = [1, 0x" + b"f" * 6000 + b"]", ConfigError, r"b\.c\[1\] is a whole number"),
         (b"a = " + b"[" * 50_000, ConfigError, "nested"),
         (b"a = '\xff'", FileError, "UTF-8"),
         (b"#" * (MOST_BYTES + 1), FileError, "16 MiB"),

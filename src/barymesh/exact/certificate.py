@@ -38,8 +38,9 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The most by which the objective of the measure can exceed the best."""
-        return self.upper - self.lower
+        """The most by which the objective of the measure can exceed the best. Bounds that rounding has put in the wrong
+        order are no more accurate than they are apart."""
+        return abs(self.upper - self.lower)
 
     def __add__(self, other: Certificate) -> Certificate:
         return Certificate(self.lower + other.lower, self.upper + other.upper)

@@ -34,8 +34,9 @@ def require_room(file: Path, numbers: int) -> None:
     free, needed = memory.available_bytes(), BYTES_A_NUMBER * numbers
     if free is not None and needed > free:
         raise FileError(
-            f"{file} holds {numbers:,} numbers, which take {needed / memory.GIB:.1f} GiB to read, but only "
-            f"{free / memory.GIB:.1f} GiB of memory is free. Give a smaller file; if it should be small, it is damaged."
+            f"{file} holds {numbers:,} numbers, which take {min(needed, memory.MOST) / memory.GIB:.1f} GiB to read, "
+            f"but only {free / memory.GIB:.1f} GiB of memory is free. Give a smaller file; if it should be "
+            "small, it is damaged."
         )
 
 

@@ -53,7 +53,8 @@ def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], 
 def _write_weights(path: Path, result: Result) -> None:
     names = result.support.names or [f"z{axis + 1}" for axis in range(result.support.dimension)]
     # a coordinate may be called weight, too
-    header = [*names, "mass" if "weight" in names else "weight"]
+    free = (name for name in ("weight", "mass", "barycenter weight") if name not in names)
+    header = [*names, next(free, "weight")]
     rows = zip(result.support.points.tolist(), result.weights.tolist(), strict=True)
     write_csv(path, header, ([*point, weight] for point, weight in rows))
 

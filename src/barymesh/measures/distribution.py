@@ -99,7 +99,8 @@ class Distribution(Measure):
         return self._has_quantiles and hasattr(self.frozen, "pmf")
 
     def _as_masses(self) -> Empirical | None:
-        """The values of a discrete distribution that carry all but a negligible part of its mass, if they are few."""
+        """The values of a discrete distribution that carry all but a negligible part of its mass, if they are few; or
+        all but less than slices could tell apart, if the tails are long or masses are rounded."""
         if not self._is_discrete:
             return None
         listed = getattr(getattr(self.frozen, "dist", self.frozen), "xk", None)
@@ -117,7 +118,7 @@ class Distribution(Measure):
             if masses.sum() >= 1 - NEGLIGIBLE:
                 return Empirical(values[masses > 0], masses[masses > 0])
             reach *= 2
-        return None
+        return Empirical(values[masses > 0], masses[masses > 0]) if masses.sum() >= 1 - 0.5 / SLICES else None
 
     def _slices(self) -> tuple[Floats, Floats]:
         """The midpoints of slices of equal probability."""
@@ -187,6 +188,10 @@ class Distribution(Measure):
             values = np.asarray(found, dtype=float).reshape(tails.shape)
         except (TypeError, ValueError) as error:
             raise SamplerError(f"{self._label} has no quantiles ({error}). Its ppf must take an array.") from error
+        except RuntimeError as error:  # from scipy's search in very heavy tails
+            raise SamplerError(
+                f"{self._label} has quantiles that cannot be found ({error}). Give samples of it."
+            ) from error
         if np.isnan(values).any():
             level = float(tails[np.isnan(values)][0])
             raise SamplerError(
@@ -202,7 +207,8 @@ def _as_gaussian(frozen: Any, dimension: int | None) -> Gaussian | None:
 
     try:
         if type(getattr(frozen, "dist", None)) is type(norm):
-            return Gaussian(float(frozen.mean()), float(frozen.std()))
+            # its parameters may be arrays of one number
+            return Gaussian(np.ravel(frozen.mean()), np.ravel(frozen.std()))
         if type(frozen) is type(multivariate_normal([0.0])) and (dimension or 0) <= MOST_TENSOR_DIMENSIONS:
             return Gaussian(frozen.mean, cov=frozen.cov)
     except MeasureError:

@@ -9,6 +9,8 @@ from barymesh.errors import NotEnoughMemoryError
 from barymesh.resources import cgroups
 
 GIB = 1024**3
+# what is compared with it may be too large for a float
+MOST = 1024**8
 
 
 def available_bytes() -> int | None:
@@ -34,5 +36,5 @@ def require(needed: int, what: str, remedy: str) -> None:
     free = available_bytes()
     if free is not None and needed > free:
         raise NotEnoughMemoryError(
-            f"{what} needs {needed / GIB:.1f} GiB, but only {free / GIB:.1f} GiB of memory is free. {remedy}"
+            f"{what} needs {min(needed, MOST) / GIB:.1f} GiB, but only {free / GIB:.1f} GiB of memory is free. {remedy}"
         )

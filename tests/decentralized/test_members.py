@@ -249,3 +249,32 @@ def test_new_data_with_a_cost_matrix_that_is_not_square():
             events=[NewData(2, 1.0, bm.Histogram([0.5, 0.5]))],
             **options,
         )
+
+
+@pytest.mark.parametrize("event", [Leave(2, 50.0), Join(2, 50.0), NewData(2, 50.0, bm.Gaussian(3.0, 0.2))])
+def test_events_after_the_end_of_the_run_play_no_part(event):
+    """The reference and the members are those of the end, and a run does not wait for what is to come after it."""
+    measures = gaussians(6)
+    result = run(measures=measures, network="complete", events=[event], duration=50.0, record_every=10.0, tol=1e-4)
+    there = [k for k in range(6) if k != 2 or not isinstance(event, Join)]
+    truth = exact([measures[k] for k in there])
+    assert len(result.node_weights) == len(there)
+    assert 0.5 * np.abs(result.weights - truth.weights).sum() < 1e-4
+    assert result.history["tv"][-1] < 1e-4
+    assert result.status is bm.Status.CONVERGED
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_nodes_lost_after_the_others_have_stopped_leave_no_success(memory):
+    """The others have stopped at a barycenter that is not that of the members at the end."""
+    measures = [bm.Gaussian(mean, 0.4) for mean in (-3.0, 0.0, 3.0)]
+    agreed = run(measures=measures, network="complete", duration=100.0)
+    assert agreed.status is bm.Status.CONVERGED
+    late = agreed.history["time"][-1] + 5.0
+    result = run(measures=measures, network="complete", duration=100.0, faults=[Crash(0, late, memory=memory)])
+    truth = exact(measures[1:])
+    assert len(result.node_weights) == 2
+    assert 0.5 * np.abs(result.weights - truth.weights).sum() > 0.1
+    assert not result.success
+    assert result.status is bm.Status.OUT_OF_TIME
+    assert result.tv_bound > 0.1

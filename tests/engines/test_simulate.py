@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import numpy as np
@@ -283,3 +284,57 @@ def test_nodes_that_are_down_send_nothing():
     result = run("sinkhorn", faults=[Crash(1, 5.0, 15.0)], **options)
     assert result.activations == 5 * 40 - 20
     assert result.messages == 2 * result.activations
+
+
+# the last row of the history is that of the Result
+
+
+@pytest.mark.parametrize("method", ["sinkhorn", "dcwb", "a2dwb"])
+@pytest.mark.parametrize("duration", [0.3, 1.5, 4.0])
+def test_the_history_ends_where_the_run_ends(method, duration):
+    seen = []
+    result = run(method, duration=duration, tol=0, reference=True, callback=seen.append)
+    history, network = result.history, as_network("cycle", 5)
+    assert history["time"][-1] == duration == seen[-1].time
+    assert len(seen) == len(history) == np.ceil(duration) + 1
+    for name in ("activations", "messages", "bytes"):
+        assert history[name][-1] == getattr(result, name)
+    for name in ("consensus", "feasibility"):
+        assert history[name][-1] == pytest.approx(getattr(result, name), rel=1e-9, abs=1e-12)
+    truth = bm.barycenter(MEASURES, SUPPORT, reg=0.2, tol=1e-10)
+    tv = 0.5 * np.abs(result.node_weights - truth.weights).sum(axis=1).mean()
+    assert history["tv"][-1] == pytest.approx(tv, abs=1e-8)
+    apart = np.diff(result.node_weights[network.edges], axis=1)
+    assert history["consensus_distance"][-1] == pytest.approx((apart**2).sum(), rel=1e-6)
+
+
+def test_an_interrupted_run_ends_with_a_record_and_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
+    path, options = tmp_path / "run.npz", {"tol": 0, "duration": 6, "record_every": 2.5}
+    whole = run("sinkhorn", **options)
+    looks = iter(range(10**6))
+
+    @contextlib.contextmanager
+    def interrupted_soon():
+        yield lambda: next(looks) >= 3
+
+    with monkeypatch.context() as patched:
+        patched.setattr("barymesh.engines.simulation.interruptible", interrupted_soon)
+        patched.setattr("barymesh.engines.simulation.SLAB_ACTIVATIONS", 5)
+        part = run("sinkhorn", checkpoint=path, **options)
+    assert part.status is bm.Status.INTERRUPTED
+    assert not part.success
+    assert part.history["activations"][-1] == part.activations > 0
+    assert part.history["messages"][-1] == part.messages
+    rest = run("sinkhorn", checkpoint=path, resume=True, **options)
+    assert rest.status is bm.Status.OUT_OF_TIME
+    for name, column in whole.history.columns.items():
+        np.testing.assert_array_equal(rest.history[name], column, err_msg=name)
+
+
+def test_a_callback_cannot_take_away_how_a_run_ended():
+    """As without a network and in processes: at the end there is nothing left to stop."""
+    late = run("sinkhorn", tol=0, callback=lambda record: record.time >= 5)
+    assert late.status is bm.Status.OUT_OF_TIME
+    options = {"duration": 400, "record_every": 0.05}
+    converged = run("sinkhorn", callback=lambda record: set(record.details.states) == {"converged"}, **options)
+    assert converged.status is bm.Status.CONVERGED

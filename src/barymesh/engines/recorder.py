@@ -92,6 +92,10 @@ class Recorder:
             find_details=details,
         )
 
+    def truncate(self, count: int) -> None:
+        """Drop all records after the first ``count``."""
+        del self.rows[count:], self.snapshots[count:]
+
     def _consensus_distance(self, p: Floats, members: NDArray[np.bool_]) -> float:
         """Over the edges between members. If these are all pairs, it is their number times the squared distances from
         the mean, ``k sum_i |p_i - mean|^2``."""

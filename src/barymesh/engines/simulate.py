@@ -104,15 +104,15 @@ def build_simulation(
 
 
 def _check_survivors(plan: Plan, faults: FaultTable, until: float) -> None:
-    present = plan.after(len(plan.events))[0]
+    present = plan.after(plan.before(until))[0]
     if not (present & ~faults.lost(until, until)).any():
         raise OptionError("Every node would be down at the end of the run. Let at least one node survive.")
 
 
 def _members_problem(simulation: Simulation[Any], until: float) -> Problem:
-    """The problem of the nodes that are there at the end, with the measures they have then."""
+    """The problem of the nodes that are there at time ``until``, with the measures they have then."""
     everything, plan = simulation.recorder.problem, simulation.plan
-    present, measure = plan.after(len(plan.events))
+    present, measure = plan.after(plan.before(until))
     members: NDArray[np.bool_] = present & ~simulation.faults.lost(until, until)
     if members.all() and len(everything.measures) == plan.size:
         return everything

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic
 
@@ -120,41 +121,48 @@ class Simulation(ABC, Generic[S]):
         """Continue from what ``_parts`` gave."""
 
     def run(self, until: float, callback: Callback | None = None) -> Status:
-        """Run to virtual time ``until``, recording on the way. Ctrl-C stops after the slab at hand.
+        """Run to virtual time ``until``, recording on the way and at the end. Ctrl-C stops after the slab at hand.
 
-        ``callback`` is called after every record; True stops the run. The run has converged once all members have
-        stopped by themselves, and no event or loss of a node is to come.
+        ``callback`` is called after every record; True stops the run. The run has converged once all nodes have
+        stopped by themselves, none of them lost, and no event is to come.
         """
         self.until = max(self.until, until)
-        lost_at_end = self.faults.lost(self.until, self.until)
+        # a record at the end of an earlier run, between two regular ones
+        self.recorder.truncate(self.records)
         with interruptible() as interrupted:
             while True:
                 due = self.records * self.record_every
-                if due <= self.now:
+                status = self._ending(until, interrupted)
+                regular = due <= self.now
+                if regular or (status is not None and self.recorder.rows[-1][0] < self.now):
                     record = self._record()
-                    self.records += 1
-                    if callback is not None and callback(record):
+                    self.records += regular
+                    if callback is not None and callback(record) and status is None:
                         return Status.STOPPED
+                if status is not None:
+                    return status
+                if regular:
                     continue
-                if self._converged(lost_at_end):
-                    if self.recorder.rows[-1][0] < self.now:
-                        record = self._record()
-                        if callback is not None:
-                            callback(record)
-                    return Status.CONVERGED
-                if self.now >= until:
-                    return Status.OUT_OF_TIME
-                if interrupted():
-                    return Status.INTERRUPTED
                 began = time.perf_counter()
                 self._advance(min(due, until))
                 self.seconds += time.perf_counter() - began
 
-    def _converged(self, lost_at_end: NDArray[np.bool_]) -> bool:
-        if self.events_done < len(self.plan.events) or not self.algorithm.stopped(self.state).any():
+    def _ending(self, until: float, interrupted: Callable[[], bool]) -> Status | None:
+        """Why to stop now, or None to go on."""
+        if self._converged():
+            return Status.CONVERGED
+        if self.now >= until:
+            return Status.OUT_OF_TIME
+        return Status.INTERRUPTED if interrupted() else None
+
+    def _converged(self) -> bool:
+        """Whether all nodes that are there have stopped. They stop only at a barycenter of them all: if one of them is
+        lost, now or later, that is not the barycenter of the members at the end."""
+        stopped = self.algorithm.stopped(self.state)
+        if self.events_done < self.plan.before(self.until) or not stopped.any():
             return False
-        members = self.members()
-        return bool(self.algorithm.stopped(self.state)[members].all() and not (members & lost_at_end).any())
+        present = self.plan.after(self.events_done)[0]
+        return bool(stopped[present].all() and not self.faults.lost(self.until, self.until)[present].any())
 
     def _record(self) -> Record:
         return self.recorder.record(

@@ -78,6 +78,10 @@ class Plan:
     measures: tuple[Any, ...]
     size: int
 
+    def before(self, until: float) -> int:
+        """How many events happen in a run that ends at ``until``."""
+        return sum(event.at < until for event in self.events)
+
     def at_start(self) -> NDArray[np.bool_]:
         """``(m,)``: who is there at time 0."""
         present = np.ones(self.size, dtype=bool)

@@ -4,6 +4,7 @@ definition, on every engine."""
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -31,14 +32,23 @@ PLACES = {
 
 @pytest.fixture(scope="module", params=PLACES)
 def place(request):
-    """The name of a place, its Result, and what a callback saw."""
+    """The name of a place, its Result, and what a callback saw: records, with the estimates of all nodes."""
     if request.param == "ray":
         pytest.importorskip("ray")
+    return request.param, *compute(**PLACES[request.param])
+
+
+def compute(**options):
+    """A Result, and what a callback saw."""
     seen = []
-    result = bm.barycenter(
-        MEASURES, POINTS, reg=REG, weights=WEIGHTS, tol=TOL, callback=seen.append, **PLACES[request.param]
-    )
-    return request.param, result, seen
+
+    def see(record):
+        seen.append((record, record.estimates(np.arange(4)).copy()))
+
+    began = time.perf_counter()
+    result = bm.barycenter(MEASURES, POINTS, reg=REG, weights=WEIGHTS, **{"tol": TOL, "callback": see, **options})
+    assert result.seconds <= time.perf_counter() - began
+    return result, seen
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +113,12 @@ def test_how_it_ended(place):
     assert result.success
     assert result.message == result.status.value
     assert 0 <= result.recording_seconds <= result.seconds
-    assert (result.network is None) == (name == "exact")
+    assert (result.recording_seconds == 0) == (name == "exact")
+    if name == "exact":
+        assert result.network is None
+    else:
+        np.testing.assert_array_equal(result.network.edges, GRAPH.edges)
+        assert result.network.size == 4
     assert result.snapshots is None
 
 
@@ -111,7 +126,7 @@ def test_steps_are_iterations_or_activations(place):
     name, result, seen = place
     assert (result.iterations > 0) == (name == "exact")
     assert (result.activations > 0) == (name != "exact")
-    assert seen[-1].step == (result.iterations if name == "exact" else result.activations)
+    assert seen[-1][0].step == (result.iterations if name == "exact" else result.activations)
 
 
 def test_messages_and_bytes_are_those_sent_over_every_link(place):
@@ -155,18 +170,76 @@ def test_the_history_tells_of_the_result(place, truth):
         result.activations, result.messages, result.bytes,
     ]  # fmt: skip
     assert (np.diff(history["time"]) > 0).all()
+    if name == "simulation":
+        np.testing.assert_array_equal(history["time"][:-1], np.arange(len(history) - 1))
+    else:
+        assert history["time"][-1] <= result.seconds
 
 
 def test_callbacks_see_the_rows_of_the_history(place):
     name, result, seen = place
-    for row, record in enumerate(seen):
+    assert len(seen) == len(result.history) or name == "exact"
+    for row, (record, _) in enumerate(seen):
         step = record.step - 1 if name == "exact" else row
         known = {column: values[step] for column, values in result.history.columns.items()}
         assert dict(record.figures) == known
         assert record.size == 4
-        assert record.weights.shape == (25,)
         assert (record.network is None) == (name == "exact")
-    np.testing.assert_allclose(seen[-1].weights, result.weights, atol=1e-9)
+        assert record.virtual == (name == "simulation")
+        assert record.step == known["iterations" if name == "exact" else "activations"]
+        assert name == "exact" or record.time == known["time"]
+    np.testing.assert_allclose(seen[-1][0].weights, result.weights, atol=1e-14)
+    np.testing.assert_allclose(seen[-1][1], result.node_weights, atol=1e-14)
+
+
+def test_every_row_follows_from_the_estimates_of_the_nodes(place, truth):
+    """In the first rows the nodes are far apart: there, no figure is right by being small."""
+    name, _, seen = place
+    first, second = GRAPH.edges.T
+    assert seen[0][0].figures["consensus"] > 0.01
+    for record, estimates in seen:
+        mean = np.exp(WEIGHTS @ np.log(estimates)) if name == "exact" else WEIGHTS @ estimates
+        np.testing.assert_allclose(record.weights, mean / mean.sum(), atol=1e-12)
+        figures = record.figures
+        apart = WEIGHTS @ np.abs(estimates - record.weights).sum(axis=1)
+        assert figures["consensus"] == pytest.approx(apart, rel=1e-6, abs=1e-12)
+        if name == "exact":
+            continue
+        distance = ((estimates[first] - estimates[second]) ** 2).sum()
+        assert figures["consensus_distance"] == pytest.approx(distance, rel=1e-6, abs=1e-15)
+        tv = 0.5 * np.abs(estimates - truth.weights).sum(axis=1).mean()
+        assert figures["tv"] == pytest.approx(tv, rel=1e-6, abs=1e-8)
+        optimum = WEIGHTS @ dual_functions(truth.duals)[0]
+        assert figures["dual_error"] == pytest.approx(figures["dual_objective"] - optimum, abs=1e-8)
+        assert figures["messages"] == 3 * figures["activations"]
+
+
+@pytest.mark.parametrize("engine", ["simulation", "processes"])
+@pytest.mark.filterwarnings("ignore::barymesh.errors.DriftWarning")
+def test_a_run_that_drifts_and_does_not_converge(engine, truth):
+    """The same meanings where no figure is small, and the duals do not sum to zero."""
+    options = {} if engine == "simulation" else {"workers": 2, "interval": 0.02}
+    result, seen = compute(
+        network=GRAPH, engine=engine, method="a2dwb_naive", batch="exact", duration=2.5, reference=True, **options
+    )
+    assert (result.status, result.success) == (bm.Status.OUT_OF_TIME, False)
+    values, gradients = dual_functions(result.duals)
+    np.testing.assert_allclose(result.node_weights, gradients, atol=1e-12)
+    total = WEIGHTS @ result.duals
+    assert result.feasibility == pytest.approx(np.abs(total - total.mean()).max(), rel=1e-9)
+    assert result.feasibility > 1e-6
+    assert result.consensus > 1e-3
+    assert result.node_errors is None
+    optimum = -WEIGHTS @ dual_functions(truth.duals)[0]
+    assert result.value - result.gap <= optimum <= result.value
+    assert 0.5 * np.abs(result.weights - truth.weights).sum() <= result.tv_bound
+    last = {column: values[-1] for column, values in result.history.columns.items()}
+    assert last["time"] == 2.5
+    assert last["dual_objective"] == pytest.approx(WEIGHTS @ values, rel=1e-9)
+    for name in ("consensus", "feasibility", "activations", "messages", "bytes"):
+        assert last[name] == pytest.approx(getattr(result, name), rel=1e-9)
+    assert result.bytes == result.messages * wire.frame_bytes(POINTS.size)
+    assert dict(seen[-1][0].figures) == last
 
 
 def test_nodes_know_their_errors(place, truth):

@@ -52,6 +52,9 @@ def test_killed_workers_go_on_where_they_were():
     assert result.status is bm.Status.CONVERGED
     np.testing.assert_allclose(result.weights, exact.weights, atol=1e-6)
     assert not multiprocessing.active_children()
+    # what was sent between the last report and the end of a life counts too
+    np.testing.assert_array_equal(result.history["messages"], 2 * result.history["activations"])
+    assert (np.diff(result.history["activations"]) >= 0).all()
 
 
 def test_measures_stay_where_they_are(tmp_path):

@@ -70,21 +70,21 @@ class Host(Generic[S]):
         return Batch(np.arange(self.nodes.count), self.counts.copy(), steps)
 
     def activate(self, batch: Batch) -> Floats:
-        """The nodes of the batch act on what they have received. Returns their messages ``(b, width)``, which are not
-        sent yet: what they depend on may have to be stored first."""
+        """The nodes of the batch act on what they have received. Returns their messages ``(b, width)``, which are
+        counted but not sent yet: what they depend on may have to be stored first, and the counts with it."""
         messages = self.algorithm.activate(self.state, batch, self.transport.receive(batch))
         self.counts[batch.rows] += 1
-        return messages
-
-    def send(self, batch: Batch, messages: Floats) -> None:
-        """Send what ``activate`` returned."""
         private = self.algorithm.private
         receivers = self.algorithm.private_receivers(messages)
         self.traffic.add(
             int(self.nodes.degrees[batch.rows].sum()), self.algorithm.width, private.stop - private.start,
             int((receivers >= 0).sum()),
         )  # fmt: skip
-        self.transport.send(batch, messages, receivers)
+        return messages
+
+    def send(self, batch: Batch, messages: Floats) -> None:
+        """Send what ``activate`` returned."""
+        self.transport.send(batch, messages, self.algorithm.private_receivers(messages))
 
     def act(self, batch: Batch) -> None:
         """Act and send."""

@@ -12,6 +12,8 @@ from barymesh.engines.socket_transport import SocketTransport
 from barymesh.errors import FileError
 
 DIGEST = 16
+# incarnation, sequence, messages and bytes
+NUMBERS = 4
 
 
 class NodeMemory:
@@ -26,7 +28,8 @@ class NodeMemory:
     def pack(self) -> bytes:
         """All of it; always the same number of bytes."""
         # the messages that depend on this state are sent under the next sequence number
-        counts = [self.host.incarnation, self.transport.sequence + 1, *self.host.counts]
+        sent = self.host.traffic
+        counts = [self.host.incarnation, self.transport.sequence + 1, sent.messages, sent.bytes, *self.host.counts]
         numbers = np.concatenate([np.array(counts, dtype="<i8"), self.transport.newest.astype("<i8").ravel()])
         arrays = [array.tobytes() for array in self.host.state.saved().values()]
         return b"".join([self._digest, numbers.tobytes(), *arrays])
@@ -39,11 +42,12 @@ class NodeMemory:
                 "What is kept belongs to another run: other data, weight, nodes, network, support, reg or method. Name "
                 "another folder, or remove the old one; keep its privacy.json, if there is one."
             )
-        numbers = np.frombuffer(kept, "<i8", 2 + host.nodes.count + transport.newest.size, DIGEST)
+        numbers = np.frombuffer(kept, "<i8", NUMBERS + host.nodes.count + transport.newest.size, DIGEST)
         host.incarnation = transport.incarnation = int(numbers[0])
         transport.sequence = int(numbers[1])
-        host.counts = numbers[2 : 2 + host.nodes.count].astype(np.int64)
-        transport.newest = numbers[2 + host.nodes.count :].reshape(transport.newest.shape).astype(np.int64)
+        host.traffic.messages, host.traffic.bytes = int(numbers[2]), int(numbers[3])
+        host.counts = numbers[NUMBERS : NUMBERS + host.nodes.count].astype(np.int64)
+        transport.newest = numbers[NUMBERS + host.nodes.count :].reshape(transport.newest.shape).astype(np.int64)
         place, stored = DIGEST + numbers.nbytes, {}
         for name, array in host.state.saved().items():
             stored[name] = np.frombuffer(kept, array.dtype, array.size, place).reshape(array.shape)

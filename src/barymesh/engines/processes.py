@@ -69,7 +69,6 @@ class Process(WorkerHandle):
             while self.line.poll():
                 self.take(self.line.recv())
         except (EOFError, ConnectionResetError):
-            self.begin_again()
             self.process.join()
             self._start()
             if self.request is not None:

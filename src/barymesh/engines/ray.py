@@ -272,8 +272,6 @@ class Actor(WorkerHandle):
     def _meet(self, contact: Contact) -> None:
         """Tell it and its neighbours of one another."""
         self.opening, self.failures = False, 0
-        if contact != self.contact:
-            self.begin_again()
         self.contact = contact
         for other in (self.crew[k] for k in self.assignment.around if k in self.crew):
             if other.contact is not None:

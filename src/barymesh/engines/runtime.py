@@ -66,8 +66,8 @@ class Pace:
 class Snapshot:
     """What the nodes of a process know now. ``weights (k, n)``: their estimates of the barycenter; ``duals (k, n)``,
     and the ``values (k,)`` of their dual functions there; ``errors (k,)``: how far they believe to be from the
-    barycenter, in L1, NaN where they cannot tell; ``activations`` of all nodes together; ``messages`` and ``bytes``
-    that they have sent in this life."""
+    barycenter, in L1, NaN where they cannot tell; ``activations`` of all nodes together, and the ``messages`` and
+    ``bytes`` that they have sent, since they last began without their memory."""
 
     nodes: NDArray[np.intp]
     weights: Floats

@@ -53,8 +53,8 @@ class WorkerHandle(ABC):
         self.report: Snapshot | None = None
         self.request: CertificateRequest | None = None
         self.bounds: Certificate | None = None
-        # what its earlier lives have sent
-        self.earlier = Traffic()
+        # activations, messages and bytes from before it lost its memory
+        self.earlier = np.zeros(3, dtype=np.int64)
 
     @abstractmethod
     def look(self) -> None:
@@ -75,14 +75,9 @@ class WorkerHandle(ABC):
         if isinstance(message, Certificate):
             self.bounds = message
         elif message is not None:
+            if self.report is not None and message.activations < self.report.activations:
+                self.earlier += _counts(self.report)
             self.report = message
-
-    def begin_again(self) -> None:
-        """A new life begins: it counts its messages from 0."""
-        if self.report is not None:
-            self.earlier.messages += self.report.messages
-            self.earlier.bytes += self.report.bytes
-            self.report = replace(self.report, messages=0, bytes=0)
 
     def give_up(self, why: str) -> None:
         """It has died too often."""
@@ -172,14 +167,13 @@ def gathered(workers: Sequence[WorkerHandle], size: int) -> Gathering:
     for report in reports:
         view.duals[report.nodes], view.values[report.nodes] = report.duals, report.values
         view.estimates[report.nodes], view.errors[report.nodes] = report.weights, report.errors
-    traffic = Traffic()
-    for report in reports:
-        traffic.messages += report.messages
-        traffic.bytes += report.bytes
-    for worker in workers:
-        traffic.messages += worker.earlier.messages
-        traffic.bytes += worker.earlier.bytes
-    return Gathering(view, sum(report.activations for report in reports), traffic)
+    counts = [*map(_counts, reports), *(worker.earlier for worker in workers)]
+    activations, messages, sent = (int(total) for total in np.sum(counts, axis=0))
+    return Gathering(view, activations, Traffic(messages, sent))
+
+
+def _counts(report: Snapshot) -> NDArray[np.int64]:
+    return np.array([report.activations, report.messages, report.bytes], dtype=np.int64)
 
 
 def _watch(

@@ -99,20 +99,20 @@ def test_it_ends_where_the_exact_solver_does(cluster):
 def test_killed_workers_are_started_again(cluster, tmp_path):
     """Both are killed in the middle of their work. The first finds its memory; that of the second is gone, as on
     another machine."""
-    killed, rows, back, records = [], [], [], []
+    killed, back, again, records = [], [], [], []
 
     def kill(record):
         records.append(record)
         done = len(records)
         if len(killed) == 2:
-            forgot = (np.diff([one.step for one in records])[rows[1] - 1 :] < 0).any()
-            return forgot and record.figures["tv"] < 1e-6
+            states = tmp_path.glob("barymesh-*/1/*.state")
+            again.extend(done for state in states if holder(state) not in (None, *killed))
+            return len(again) > 10 and record.figures["tv"] < 1e-6
         (state,) = tmp_path.glob(f"barymesh-*/{len(killed)}/*.state")
         if killed and holder(tmp_path / state.parts[-3] / "0" / "0.state") not in (None, *killed):
             back.append(done)
         if (not killed and done > 3) or len(back) > 10:
             killed.append(holder(state))
-            rows.append(done)
             if back:
                 state.unlink()
             os.kill(killed[-1], signal.SIGKILL)
@@ -122,8 +122,9 @@ def test_killed_workers_are_started_again(cluster, tmp_path):
     assert len(killed) == 2
     assert result.status is bm.Status.STOPPED
     np.testing.assert_allclose(result.weights, exact().weights, atol=1e-5)
-    # without memory a worker counts its activations from 0 again
-    assert (np.diff(result.history["activations"])[: rows[1] - 1] >= 0).all()
+    # what it did before it lost its memory counts too
+    assert (np.diff(result.history["activations"]) >= 0).all()
+    assert (np.diff(result.history["messages"]) >= 0).all()
     assert all_gone()
     assert not list(tmp_path.iterdir())
 

@@ -3,9 +3,10 @@
 The rules:
 
 - a list: one measure an item. Measures stay as they are; objects with ``rvs`` are distributions; other callables are
-  samplers; an array ``(N, d)`` is N samples in d dimensions; a flat array is samples on the line, whatever its values,
-  except that one as long as the support could be a histogram too, and is refused, and that on a support of more
-  dimensions, or with a cost matrix, it can be nothing but a histogram
+  samplers. An array ``(N, d)`` is N samples in d dimensions; without a support one of four or more columns could be an
+  image too, and is refused. A flat array is samples on the line, whatever its values, except that one as long as the
+  support could be a histogram too, and is refused, and that on a support of more dimensions, or with a cost matrix, it
+  can be nothing but a histogram
 - one array ``(m, n)``: m histograms on the n points of the support (rows are measures)
 - one array ``(m, *grid shape)``: m images or volumes
 """
@@ -77,7 +78,7 @@ def _from_item(item: Any, support: Support | None, histograms_have_cost: bool) -
     if array.ndim == 1:
         return Histogram(array) if histograms_have_cost else _from_flat(array, support)
     if array.ndim == 2:
-        if support is None and array.shape[1] >= IMAGE_LIKE and min(array.shape) > 1 and (array >= 0).all():
+        if support is None and array.shape[1] >= IMAGE_LIKE and array.shape[0] > 1:
             raise MeasureError(
                 f"An array of shape {array.shape} in a list can be read in two ways: as {array.shape[0]} samples in "
                 f"{array.shape[1]} dimensions, "

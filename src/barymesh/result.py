@@ -325,13 +325,14 @@ class Result:
             who = header.pop("network", None)
             links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
             history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
+            status = Status[header.pop("status")]
+            fields: dict[str, Any] = {**arrays, **header}
             return Result(
                 support=support.named(names),
-                status=Status[header.pop("status")],
+                status=status,
                 network=who and _stored_network(who, links),
                 history=History({name.removeprefix("history_"): column for name, column in history.items()}),
-                **arrays,
-                **header,
+                **fields,
             )
         except FileNotFoundError as error:
             raise FileError(

@@ -336,3 +336,19 @@ def test_float32_agrees_to_its_precision(rng):
     double = bm.barycenter(images, reg=0.05, tol=1e-4)
     single = bm.barycenter(images, reg=0.05, tol=1e-4, precision="float32")
     assert np.abs(double.weights - single.weights).sum() < 1e-3
+
+
+@pytest.mark.parametrize("reg", [0.05, 0.004, 0.001])
+@pytest.mark.parametrize("max_iter", [3, 15, 5000])
+def test_float32_is_a_success_only_if_float64_agrees(rng, reg, max_iter):
+    images = rng.random((6, 8, 9)) ** 6 + 1e-6
+    seen = []
+    result = bm.barycenter(
+        images, reg=reg, tol=1e-6, max_iter=max_iter, precision="float32", callback=lambda now: seen.append(now.step)
+    )
+    assert result.success == (result.consensus <= 1e-6)
+    assert result.iterations <= max_iter
+    assert result.history["iterations"].tolist() == list(range(1, result.iterations + 1))
+    # iterations that were undone are not shown
+    assert seen == sorted(set(seen))
+    assert seen[-1] == result.iterations

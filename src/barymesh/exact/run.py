@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.certified import certified_result
-from barymesh.exact.solver import Iteration, solve
+from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
+from barymesh.metrics import consensus_error
 from barymesh.oracle.base import Oracle
 from barymesh.problem import Problem
 from barymesh.progress import following
 from barymesh.record import Callback, Record
 from barymesh.result import Result
+from barymesh.status import Status
 from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
@@ -59,9 +61,10 @@ def solve_oracle(
     with following(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
         solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen)
-    log_p, judge = solution.log_p, oracle
-    if certifying is not None and certifying is not oracle:
-        judge, log_p = certifying, certifying.evaluate(solution.x)[1]
+        judge = oracle if certifying is None else certifying
+        if judge is not oracle:
+            solution = _finished(solution, judge, weights, max_iter=max_iter, tol=tol, callback=seen)
+    log_p = solution.log_p
     certificate = certify(judge, weights, solution.x, log_p, solution.p, largest_cost)
     return certified_result(
         p=solution.p,
@@ -83,6 +86,27 @@ def solve_oracle(
             }
         ),
     )
+
+
+def _finished(
+    rough: Solution, judge: Oracle, weights: Floats, *, max_iter: int, tol: float,
+    callback: Callable[[Iteration], bool | None] | None,
+) -> Solution:  # fmt: skip
+    """The solution of an oracle of low precision, continued with the ``judge`` of high precision until it has converged
+    by its standards too, which takes an iteration or a few."""
+    left = max_iter - rough.iterations
+    if rough.status is Status.CONVERGED and left > 0:
+        fine = solve(judge, weights, max_iter=left, tol=tol, start=rough.x, callback=callback, before=rough.iterations)
+        return replace(
+            fine,
+            iterations=rough.iterations + fine.iterations,
+            errors=np.concatenate([rough.errors, fine.errors]),
+            duals=np.concatenate([rough.duals, fine.duals]),
+        )
+    log_p = judge.evaluate(rough.x)[1]
+    reached = consensus_error(np.exp(log_p), rough.p, weights) <= tol
+    missed = rough.status is Status.CONVERGED and not reached
+    return replace(rough, log_p=log_p, status=Status.MAX_ITERATIONS if missed else rough.status)
 
 
 def _recording(callback: Callback, reg: float, support: Support, began: float) -> Callable[[Iteration], bool | None]:

@@ -101,9 +101,10 @@ def solve(
     start: Floats | None = None,
     depth: int = DEPTH,
     callback: Callable[[Iteration], bool | None] | None = None,
+    before: int = 0,
 ) -> Solution:
     """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
-    iteration."""
+    iteration; ``before``: those of an earlier stage, which their numbers follow."""
     from barymesh.core import anderson as kernels
 
     x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
@@ -141,7 +142,7 @@ def solve(
             errors.append(error)
             duals.append(dual)
             best = min(best, error)
-            state = Iteration(len(errors), error, dual, p, mean, log_p)
+            state = Iteration(before + len(errors), error, dual, p, mean, log_p)
             status = _ending(error, tol, len(errors), max_iter, interrupted, callback, state)
             if status is not None:
                 break

@@ -112,8 +112,8 @@ def largest_cost(atoms: list[Atoms], support: Support, cost: Cost) -> float:
 
 def share_outside(points: Floats, masses: Floats, support: Support, margin: float) -> float:
     """The share of the mass that lies farther than ``margin`` outside the box around the support."""
-    low, high = support.points.min(axis=0) - margin, support.points.max(axis=0) + margin
-    return float(masses[((points < low) | (points > high)).any(axis=1)].sum())
+    low, high = support.ends
+    return float(masses[((points < low - margin) | (points > high + margin)).any(axis=1)].sum())
 
 
 def _masses_of_tables(atoms: list[Atoms]) -> list[tuple[Floats, NDArray[np.intp], Floats]]:

@@ -193,7 +193,8 @@ class Problem:
             )
         share, whose = self.share_outside(), "the measures' mass"
         if share <= MUCH_OUTSIDE:
-            shares = self._shares_outside(float(np.ptp(self.support.points, axis=0).max()))
+            low, high = self.support.ends
+            shares = self._shares_outside(float((high - low).max()))
             farthest = max(shares, key=lambda k: shares[k], default=0)
             share, whose = shares.get(farthest, 0.0), f"the mass of measure {farthest}"
             if share <= MUCH_OF_ONE:
@@ -324,8 +325,11 @@ class Problem:
         """The same, beyond this margin, of every measure that is known here, by its number."""
         if self.support.size < 2:
             return {}
-        known = [k for k, measure in enumerate(self.measures) if not isinstance(measure, Lazy)]
-        return {k: share_outside(*self._located(k), self.support, margin) for k in known}
+        return {
+            k: 0.0 if _lives_on(self.support, measure) else share_outside(*self._located(k), self.support, margin)
+            for k, measure in enumerate(self.measures)
+            if not isinstance(measure, Lazy)
+        }
 
     def _located(self, node: int) -> tuple[Floats, Floats]:
         """Points and masses that show where a measure is; no quadrature is made for that."""
@@ -351,7 +355,7 @@ def _lives_on(support: Support, measure: Measure) -> bool:
         return measure.grid == support.grid
     if not isinstance(measure, Histogram | Empirical):
         return False
-    return measure.points is None or np.array_equal(measure.points, support.points)
+    return measure.points is None or measure.points is support.points or np.array_equal(measure.points, support.points)
 
 
 def _exact(measures: list[Measure]) -> list[Measure]:

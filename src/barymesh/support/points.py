@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -173,10 +174,16 @@ class Support:
         """The number of coordinates, d."""
         return int(self.points.shape[1])
 
-    @property
+    @cached_property
+    def ends(self) -> tuple[Floats, Floats]:
+        """The lowest and the highest coordinate along each axis, ``(d,)`` each."""
+        return self.points.min(axis=0), self.points.max(axis=0)
+
+    @cached_property
     def spacing(self) -> float:
         """The typical distance between neighbouring points."""
-        extent = np.ptp(self.points, axis=0)
+        low, high = self.ends
+        extent = high - low
         counts = np.array(self.grid.shape) if self.grid else np.full(self.dimension, self.size ** (1 / self.dimension))
         steps = extent / np.maximum(counts - 1, 1)
         return float(steps[extent > 0].max(initial=0.0)) or 1.0
@@ -184,8 +191,7 @@ class Support:
     @property
     def box(self) -> str:
         """The box around the points in words, such as "[0, 2] x [0, 1]"."""
-        ends = zip(self.points.min(axis=0), self.points.max(axis=0), strict=True)
-        return " x ".join(f"[{low:g}, {high:g}]" for low, high in ends)
+        return " x ".join(f"[{low:g}, {high:g}]" for low, high in zip(*self.ends, strict=True))
 
     def __repr__(self) -> str:
         if self.grid is None:

@@ -1,4 +1,4 @@
-"""Checks of what users pass in. Each raises a named error that tells the thing, the value and the remedy."""
+"""Checks of what users pass in. Each raises an error that names the thing, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -57,6 +57,14 @@ def whole_number(name: str, value: Any, least: int | None = None, error: type[Ba
     if least is not None and value < least:
         raise error(f"{name} is {value}; it must be at least {least}.")
     return int(value)
+
+
+def positive_number(name: str, value: Any, error: type[BarymeshError] = OptionError) -> float:
+    """A positive finite number."""
+    number = real_number(value)
+    if number is None or number <= 0:
+        raise error(f"{name} is {value!r}; it must be a positive finite number.")
+    return number
 
 
 def real_number(value: Any) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from barymesh import readers as read
 from barymesh.checks import as_floats, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
@@ -33,7 +34,6 @@ from barymesh.measures import (
     discretise,
 )
 from barymesh.measures.lazy import Lazy
-from barymesh.options import readers as read
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support

@@ -23,13 +23,13 @@ except ImportError as error:
         "barymesh.sklearn needs scikit-learn 1.6 or newer. Install it with: pip install 'barymesh[sklearn]'."
     ) from error
 
+from barymesh import readers as read
 from barymesh.checks import whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import MeasureError, RegularisationError, SupportError, WeightError
 from barymesh.exact.run import solve_oracle
 from barymesh.exact.transport import transport_costs
 from barymesh.measures import Atoms, Histogram
-from barymesh.options import readers as read
 from barymesh.oracle import Oracle
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.groups import GroupedOracle

@@ -10,8 +10,9 @@ import pytest
 
 import barymesh as bm
 from barymesh.core import tree
-from barymesh.decentralized.build import GrowingBatch, choose_step, smoothness
+from barymesh.decentralized.build import choose_step, smoothness
 from barymesh.errors import DriftWarning, FileError, NetworkError, NumericalError
+from barymesh.gradients.batch_size import GrowingBatch
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, Loss, Periodic, Poisson

@@ -117,8 +117,8 @@ def test_files_of_edges(tmp_path, name, text):
     [
         ("ring", ["'ring'", *GENERATORS]),
         ("", ["''", "cycle"]),
-        ("erdos_renyi:q=0.5", ["erdos_renyi", "'q'", "It has p."]),
-        ("watts_strogatz:k=4,beta=0.5", ["'beta'", "It has k, p."]),
+        ("erdos_renyi:q=0.5", ["erdos_renyi", "'q'", "it takes p."]),
+        ("watts_strogatz:k=4,beta=0.5", ["'beta'", "it takes k, p."]),
         ("cycle:p=1", ["cycle", "'p'", "none"]),
         ("random_regular:m=4", ["'m'", "degree"]),
         ("random_regular:seed=4", ["'seed'", "degree"]),

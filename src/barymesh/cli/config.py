@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from barymesh import readers as read
 from barymesh.checks import real_number, whole_number
 from barymesh.errors import OptionError
 from barymesh.io.files import KINDS
 from barymesh.io.tables import Column
 from barymesh.measures import Gaussian
 from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
-from barymesh.options import readers as read
 from barymesh.options.model import Model, details, is_needed, option
 
 # the commands that read a configuration file

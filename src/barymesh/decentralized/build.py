@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.checks import real_number, whole_number
+from barymesh import readers as read
+from barymesh.checks import whole_number
 from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes, SynchronousAlgorithm
 from barymesh.decentralized.baselines.a2dwb import A2DWB
 from barymesh.decentralized.baselines.conserving import ConservingA2DWB
@@ -19,30 +19,15 @@ from barymesh.decentralized.baselines.steps import growing_batch, practical_step
 from barymesh.decentralized.baselines.theta import ThetaSequence
 from barymesh.decentralized.tree import SpanningTree
 from barymesh.errors import OptionError
+from barymesh.gradients.batch_size import BatchSize, GrowingBatch
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
 from barymesh.methods.entropic import Entropic
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
-from barymesh.specification import build_from_spec
 
-
-@dataclass(frozen=True)
-class GrowingBatch:
-    """The paper's growing mini-batches.
-
-    Parameters
-    ----------
-    epsilon : float
-        The accuracy wanted of the dual objective (of the sum over the nodes).
-    """
-
-    epsilon: float
-
-
-Batch = int | str | GrowingBatch
-# samples for a gradient, where nothing else is said
+# samples for a gradient by default
 FRESH_SAMPLES = 10
 # samples that a node adds to those it has
 NEW_SAMPLES = 100
@@ -54,7 +39,7 @@ def build_algorithm(
     nodes: Nodes,
     *,
     step: float | str | None = None,
-    batch: Batch | None = None,
+    batch: BatchSize | None = None,
     staleness: int = 0,
     tol: float = 0.0,
 ) -> AsynchronousAlgorithm[Any] | SynchronousAlgorithm[Any]:
@@ -88,18 +73,15 @@ def smoothness(problem: Problem, network: Network) -> float:
 
 
 def choose_step(step: float | str | None, problem: Problem, network: Network, staleness: int) -> float:
-    """The step asked for, the one the theory allows, or the practical default 1/L."""
+    """The given step, the largest that the theory allows, or the practical default 1/L."""
     if step is None:
         return practical_step(1.0, smoothness(problem, network))
     if step == "theory":
         return theoretical_step(smoothness(problem, network), staleness, network.size)
-    number = real_number(step)
-    if number is None or number <= 0:
-        raise OptionError(f'step is {step!r}; give a positive number, "theory", or leave it out for the default.')
-    return number
+    return float(read.step("step", step))
 
 
-def _log_gradients(batch: Batch | None, problem: Problem) -> LogGradients:
+def _log_gradients(batch: BatchSize | None, problem: Problem) -> LogGradients:
     """By default all that is known of the measures; what can only be sampled is drawn a little at a time."""
     if batch is None:
         return BestLogGradients(problem, NEW_SAMPLES)
@@ -110,13 +92,11 @@ def _log_gradients(batch: Batch | None, problem: Problem) -> LogGradients:
     return GrowingLogGradients(problem, whole_number("batch", batch, 1))
 
 
-def _gradients(batch: Batch | None, problem: Problem, network: Network) -> Gradients:
+def _gradients(batch: BatchSize | None, problem: Problem, network: Network) -> Gradients:
     if batch is None:
         batch = FRESH_SAMPLES
     if isinstance(batch, str) and batch == "exact":
         return ExactGradients(problem)
-    if isinstance(batch, str):
-        batch = build_from_spec(batch, {"growing": GrowingBatch}, "batch rule", OptionError)
     if isinstance(batch, GrowingBatch):
         return SampledGradients(problem, _growing(batch.epsilon, problem, network))
     size = whole_number("batch", batch, 1)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh import readers as read
 from barymesh.checks import real_number
 from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes
 from barymesh.decentralized.build import build_algorithm
@@ -55,9 +56,8 @@ class Pace:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        interval, jitter = real_number(self.interval), real_number(self.jitter)
-        if interval is None or not 0 <= interval <= 3600:
-            raise OptionError(f"The interval is {self.interval!r}; it must be 0 to 3600 seconds.")
+        read.interval("The interval", self.interval)
+        jitter = real_number(self.jitter)
         if jitter is None or not 0 <= jitter < 1:
             raise OptionError(f"The jitter is {self.jitter!r}; it must be a share of the interval, 0 or more, below 1.")
 

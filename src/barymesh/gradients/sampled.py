@@ -22,7 +22,7 @@ COST_NUMBERS = 10_000_000
 @dataclass(frozen=True)
 class Components:
     """A measure as weighted points, each with a triangular root ``(d, d)`` of a covariance, or None; see
-    sampled_kernels."""
+    core/sampled.py."""
 
     weights: Floats
     centres: Floats

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +15,7 @@ from barymesh.errors import NetworkError
 from barymesh.network import generators, random_generators
 from barymesh.network.edge_file import SUFFIXES, read_edges
 from barymesh.network.topology import Network, check_edges, listed, require_size
-from barymesh.specification import parse_spec
+from barymesh.specification import checked_spec
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +85,7 @@ def as_network(value: Any, size: int, seed: int = 0) -> Network:
         network = read_edges(Path(value), size)
     elif isinstance(value, str):
         network = _from_name(value, size, seed)
-    # whoever holds a graph has imported networkx
+    # a graph can exist only if networkx has been imported
     elif networkx is not None and isinstance(value, networkx.Graph):
         network = _from_graph(value)
     elif hasattr(value, "toarray") or is_array(value):
@@ -99,20 +98,18 @@ def as_network(value: Any, size: int, seed: int = 0) -> Network:
     return network
 
 
-def _from_name(text: str, size: int, seed: int) -> Network:
-    name, arguments = parse_spec(text)
-    if name not in GENERATORS:
-        raise NetworkError(
-            f"There is no network called {name!r}. Known: {', '.join(GENERATORS)}; or give a file of edges."
-        )
-    make = GENERATORS[name]
-    known = [parameter for parameter in inspect.signature(make).parameters if parameter not in ("m", "seed")]
+def network_arguments(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of a generator and its arguments, such as "watts_strogatz:k=6", if there is such a generator."""
+    name, arguments = checked_spec(text, GENERATORS, "network", NetworkError, supplied=("m", "seed"))
     for key, value in arguments.items():
-        if key not in known:
-            raise NetworkError(f"{text!r}: {name} has no argument {key!r}. It has {', '.join(known) or 'none'}.")
         if not isinstance(value, int | float):
             raise NetworkError(f"{text!r}: {key} is {value!r}, not a number. Write {name}:{key}=<number>.")
-    return make(size, **arguments, seed=seed)
+    return name, arguments
+
+
+def _from_name(text: str, size: int, seed: int) -> Network:
+    name, arguments = network_arguments(text)
+    return GENERATORS[name](size, **arguments, seed=seed)
 
 
 def _from_graph(graph: Any) -> Network:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from barymesh import readers as read
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import OptionError
 from barymesh.method_names import NETWORK_METHODS
-from barymesh.options import readers as read
-from barymesh.options import run_readers as read_run
+from barymesh.options import network_readers as read_network
 from barymesh.options.model import Model, details, option
 
 if TYPE_CHECKING:
-    from barymesh.decentralized.build import Batch
+    from barymesh.gradients.batch_size import BatchSize
     from barymesh.record import Callback
     from barymesh.result import Result
     from barymesh.scenario import Delay, Event, Fault, Schedule
@@ -112,16 +112,16 @@ class RunOptions(Model):
     engine: str = option("simulation", *ENGINES, reader=read.one_of(*ENGINES))
     tol: float = option(1e-6, reader=read.not_negative)
     max_iter: int = option(5000, EXACT, reader=read.count)
-    start: Result | None = option(None, EXACT, reader=read_run.result, text=False)
+    start: Result | None = option(None, EXACT, reader=read_network.result, text=False)
     duration: float = option(60.0, *ENGINES, reader=read.positive)
     record_every: float = option(1.0, *ENGINES, reader=read.positive)
     reference: bool | ArrayLike | Any = option(False, *ENGINES, reader=read.reference)
     step: float | str | None = option(None, *ENGINES, reader=read.step)
-    batch: Batch | None = option(None, *ENGINES, reader=read_run.batch)
-    delays: Delay | str = option("categorical", "simulation", reader=read_run.delays)
-    schedule: Schedule | str = option("windowed", "simulation", reader=read_run.schedule)
-    faults: Sequence[Fault | str] = option((), "simulation", reader=read_run.faults)
-    events: Sequence[Event | str] = option((), "simulation", reader=read_run.events)
+    batch: BatchSize | None = option(None, *ENGINES, reader=read_network.batch)
+    delays: Delay | str = option("categorical", "simulation", reader=read_network.delays)
+    schedule: Schedule | str = option("windowed", "simulation", reader=read_network.schedule)
+    faults: Sequence[Fault | str] = option((), "simulation", reader=read_network.faults)
+    events: Sequence[Event | str] = option((), "simulation", reader=read_network.events)
     snapshots: bool = option(False, "simulation", reader=read.boolean)
     checkpoint: str | Path | None = option(None, "simulation", reader=read.path, text=False)
     resume: bool = option(False, "simulation", reader=read.boolean, text=False)
@@ -186,7 +186,7 @@ class Options(RunOptions):
     seed: int = option(0, reader=read.whole)
     samples: int = option(1000, reader=read.count)
     precision: str = option("float64", reader=read.one_of(*read.PRECISIONS))
-    network: Any = option(None, *ENGINES, reader=read_run.network)
+    network: Any = option(None, *ENGINES, reader=read_network.network)
 
     @property
     def place(self) -> str:

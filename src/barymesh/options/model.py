@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ParamSpec, TypeVar, cast
 
 from barymesh.errors import BarymeshError
-from barymesh.options.readers import Reader
+from barymesh.readers import Reader
 
 P = ParamSpec("P")
 R = TypeVar("R")

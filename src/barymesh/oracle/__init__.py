@@ -1,4 +1,4 @@
-"""The node oracle: log-sum-exp values and softmax gradients over a batch of nodes. All compiled code lives here."""
+"""The node oracle: log-sum-exp values and softmax gradients over a batch of nodes."""
 
 from __future__ import annotations
 

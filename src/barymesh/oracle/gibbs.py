@@ -27,7 +27,7 @@ DRIFT = 1e-9
 
 @dataclass(frozen=True)
 class Kernel:
-    """A matrix ``(n, columns)`` spread over ``numbers``; see ``gibbs_kernels.times_serial`` for the layout."""
+    """A matrix ``(n, columns)`` spread over ``numbers``; see ``times_serial`` in core/gibbs.py for the layout."""
 
     numbers: Floats
     layout: tuple[int, int, int]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh.checks import as_floats, real_number
+from barymesh.checks import as_floats, positive_number, real_number
 from barymesh.core.times import TICK, whole_ticks
 from barymesh.errors import OptionError
 from barymesh.random import addressed_generator
@@ -65,7 +65,7 @@ class Windowed(Schedule):
     period: float = 0.2
 
     def clock(self, size: int, seed: int) -> Clock:
-        return _WindowClock(_positive(self.period, "The period of a schedule"), size, seed)
+        return _WindowClock(positive_number("The period of a schedule", self.period), size, seed)
 
 
 class _WindowClock(Clock):
@@ -106,7 +106,7 @@ class Poisson(Schedule):
     slowdown: float = 10.0
 
     def clock(self, size: int, seed: int) -> Clock:
-        rate = _positive(self.rate, "The rate of a schedule")
+        rate = positive_number("The rate of a schedule", self.rate)
         intervals = 1.0 / (rate * _speeds(self.speeds, self.slow_share, self.slowdown, size, seed))
         return _RenewalClock(intervals, None, seed)
 
@@ -141,7 +141,7 @@ class Periodic(Schedule):
         jitter = real_number(self.jitter)
         if jitter is None or not 0 <= jitter < 1:
             raise OptionError(f"The jitter of a schedule is {self.jitter!r}; it must be at least 0 and below 1.")
-        period = _positive(self.period, "The period of a schedule")
+        period = positive_number("The period of a schedule", self.period)
         return _RenewalClock(
             period / _speeds(self.speeds, self.slow_share, self.slowdown, size, seed), jitter, seed
         )  # fmt: skip
@@ -184,13 +184,6 @@ class _RenewalClock(Clock):
 SCHEDULES: dict[str, type[Schedule]] = {"windowed": Windowed, "poisson": Poisson, "periodic": Periodic}
 
 
-def _positive(value: float, what: str) -> float:
-    number = real_number(value)
-    if number is None or number <= 0:
-        raise OptionError(f"{what} is {value!r}; it must be a positive finite number.")
-    return number
-
-
 def _speeds(speeds: ArrayLike | None, slow_share: float, slowdown: float, size: int, seed: int) -> Floats:
     given = np.ones(size) if speeds is None else as_floats(speeds, "The speeds of a schedule", OptionError)
     if given.shape != (size,) or not (np.isfinite(given) & (given > 0)).all():
@@ -203,5 +196,5 @@ def _speeds(speeds: ArrayLike | None, slow_share: float, slowdown: float, size: 
         raise OptionError(f"slow_share is {slow_share!r}; it must be between 0 and 1.")
     slow = addressed_generator(seed, SPEEDS).permutation(size)[: round(share * size)]
     given = given.copy()
-    given[slow] /= _positive(slowdown, "The slowdown of a schedule")
+    given[slow] /= positive_number("The slowdown of a schedule", slowdown)
     return given

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh.checks import as_floats, real_number, whole_number
+from barymesh.checks import as_floats, positive_number, whole_number
 from barymesh.decentralized.baselines.theta import ThetaSequence, square_change
 from barymesh.errors import NumericalError, OptionError
 from barymesh.random import addressed_generator
@@ -286,10 +286,7 @@ class _Run:
             raise OptionError(f"The start has shape {self.start.shape}; give one row for each block, (m, d).")
         if not np.isfinite(self.start).all():
             raise OptionError("The start has numbers that are not finite; give a point of finite numbers.")
-        gamma = real_number(step)
-        if gamma is None or gamma <= 0:
-            raise OptionError(f"step is {step!r}; it must be a positive finite number.")
-        self.m, self.step = len(self.start), gamma
+        self.m, self.step = len(self.start), positive_number("step", step)
         self.iterations = whole_number("iterations", iterations, 1)
         self.every = whole_number("record_every", record_every, 0)
         self._gradient = gradient

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from barymesh.checks import as_floats, real_number, whole_number
+from barymesh.checks import as_floats, positive_number, whole_number
 from barymesh.errors import OptionError
 
 Floats = NDArray[np.float64]
@@ -46,7 +44,7 @@ def theoretical_step(smoothness: float, staleness: int, blocks: int) -> float:
     >>> round(theoretical_step(smoothness=2.0, staleness=0, blocks=10), 4)
     0.1667
     """
-    constant = _positive("The smoothness L", smoothness)
+    constant = positive_number("The smoothness L", smoothness)
     tau = whole_number("The staleness", staleness, 0)
     m = whole_number("The number of blocks", blocks, 1)
     return 1.0 / (3.0 * constant * (1.0 + 4.0 * ((tau * tau + tau) / m + 2.0 * tau) ** 2))
@@ -59,7 +57,7 @@ def practical_step(reg: float, lambda_max: float) -> float:
     gradient descent. It takes no account of staleness and is far longer than ``theoretical_step``; no theorem covers
     its use with stale information.
     """
-    return _positive("reg", reg) / _positive("The largest eigenvalue lambda_max", lambda_max)
+    return positive_number("reg", reg) / positive_number("The largest eigenvalue lambda_max", lambda_max)
 
 
 def growing_batch(theta: ArrayLike, *, epsilon: float, variance: float, smoothness: float, blocks: int) -> Indices:
@@ -75,8 +73,8 @@ def growing_batch(theta: ArrayLike, *, epsilon: float, variance: float, smoothne
     ``theta`` has any shape (ThetaSequence gives it); the answer has the same.
     """
     values = _checked_theta(theta)
-    sigma2, error = _positive("The variance", variance), _positive("The accuracy epsilon", epsilon)
-    constant, m = _positive("The smoothness L", smoothness), whole_number("The number of blocks", blocks, 1)
+    sigma2, error = positive_number("The variance", variance), positive_number("The accuracy epsilon", epsilon)
+    constant, m = positive_number("The smoothness L", smoothness), whole_number("The number of blocks", blocks, 1)
     with np.errstate(over="ignore"):
         wanted: Floats = np.ceil(8.0 * sigma2 / (m * constant * error * values))
     if wanted.max(initial=0.0) > MOST_SAMPLES:
@@ -85,13 +83,6 @@ def growing_batch(theta: ArrayLike, *, epsilon: float, variance: float, smoothne
             "Give a larger epsilon."
         )
     return np.maximum(wanted, 1.0).astype(np.intp)
-
-
-def _positive(name: str, value: Any) -> float:
-    number = real_number(value)
-    if number is None or number <= 0:
-        raise OptionError(f"{name} is {value!r}; it must be a positive finite number.")
-    return number
 
 
 def _checked_theta(theta: ArrayLike) -> Floats:

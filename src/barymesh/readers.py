@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.checks import as_floats, is_array, real_number, whole_number
+from barymesh.checks import as_floats, is_array, positive_number, real_number, whole_number
 from barymesh.cost import Cost
 from barymesh.errors import OptionError, RegularisationError, WeightError
 from barymesh.support.points import Support, as_support
@@ -24,10 +24,7 @@ PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
 
 def positive(name: str, value: Any) -> float:
     """A positive finite number."""
-    number = real_number(value)
-    if number is None or number <= 0:
-        raise OptionError(f"{name} is {value!r}; it must be a positive finite number.")
-    return number
+    return positive_number(name, value)
 
 
 def not_negative(name: str, value: Any) -> float:

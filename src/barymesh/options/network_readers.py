@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from barymesh.checks import whole_number
 from barymesh.errors import NetworkError, OptionError
-from barymesh.specification import build_from_spec, parse_spec
+from barymesh.specification import build_from_spec
 
 if TYPE_CHECKING:
-    from barymesh.decentralized.build import Batch
+    from barymesh.gradients.batch_size import BatchSize
     from barymesh.result import Result
     from barymesh.scenario import Delay, Event, Fault, Schedule
 
 
 def network(name: str, value: Any) -> Any:
-    """Anything that ``as_network`` takes. Only names are checked here: the rest needs the number of measures."""
+    """Anything that ``as_network`` takes. Only names and arguments are checked here: the rest needs the number
+    of measures."""
     from barymesh.network.edge_file import SUFFIXES
-    from barymesh.network.parsing import GENERATORS
+    from barymesh.network.parsing import network_arguments
 
     if isinstance(value, bool | int | float):
         raise NetworkError(f"{name} is {value!r}; give a name such as 'cycle', a graph, a matrix or a file of edges.")
-    if isinstance(value, str) and not value.lower().endswith(SUFFIXES) and parse_spec(value)[0] not in GENERATORS:
-        raise NetworkError(
-            f"There is no network called {value!r}. Known: {', '.join(GENERATORS)}; or give a file of edges "
-            f"({', '.join(SUFFIXES)})."
-        )
+    if isinstance(value, str) and not value.lower().endswith(SUFFIXES):
+        try:
+            network_arguments(value)
+        except NetworkError as error:
+            raise NetworkError(f"{error} Or give a file of edges ({', '.join(SUFFIXES)}).") from error
     return value
 
 
@@ -39,9 +40,9 @@ def result(name: str, value: Any) -> Result:
     return value
 
 
-def batch(name: str, value: Any) -> Batch:
+def batch(name: str, value: Any) -> BatchSize:
     """Samples for each gradient."""
-    from barymesh.decentralized.build import GrowingBatch
+    from barymesh.gradients.batch_size import GrowingBatch
 
     if isinstance(value, GrowingBatch) or (isinstance(value, str) and value == "exact"):
         return value

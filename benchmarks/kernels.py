@@ -23,7 +23,6 @@ from barymesh.errors import NumericalError
 from barymesh.measures import Atoms
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.grid import GridOracle
-from barymesh.oracle.plain import node_oracle
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
 from benchmarks import gradients
@@ -31,6 +30,7 @@ from benchmarks.images import Floats, digits
 from benchmarks.parts import Part, Row, Table
 from benchmarks.tables import in_line
 from benchmarks.timing import best_times
+from tests.oracle.plain import node_oracle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

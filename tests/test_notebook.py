@@ -11,7 +11,7 @@ import pytest
 
 import barymesh as bm
 from barymesh.network import as_network
-from barymesh.progress import in_notebook, is_watched
+from barymesh.progress import in_notebook, is_interactive
 
 TUTORIAL = Path(__file__).parents[1] / "docs" / "tutorials" / "notebook.ipynb"
 
@@ -78,7 +78,7 @@ def test_progress_is_one_output_that_ends_with_the_last_figures(executed, text, 
 
 def test_here_is_no_notebook():
     assert not in_notebook()
-    assert is_watched() is sys.stderr.isatty()
+    assert is_interactive() is sys.stderr.isatty()
 
 
 def test_large_networks_are_told_without_a_picture():

@@ -1,4 +1,4 @@
-"""The one call most people need: it checks the options, and hands over to the solver or to an engine."""
+"""The function most programs need: it checks the options and calls the solver or an engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from barymesh.options import Options
 from barymesh.options.model import takes_options
 from barymesh.problem import Problem
-from barymesh.progress import is_watched, say
+from barymesh.progress import is_interactive, show_message
 from barymesh.result import Result
 
 
@@ -21,7 +21,7 @@ def barycenter(options: Options) -> Result:
     Returns
     -------
     Result
-        Always; ``result.success`` tells whether the tolerance was reached, ``result.gap`` certifies the objective.
+        Always; ``result.success`` is True if the tolerance was reached; ``result.gap`` certifies the objective.
         Ctrl-C returns the best result so far, with status INTERRUPTED.
 
     Examples
@@ -43,14 +43,14 @@ def barycenter(options: Options) -> Result:
     'CONVERGED'
     """
     problem = Problem.create(**options.problem_arguments())
-    shown = is_watched() if options.progress is None else options.progress
+    shown = is_interactive() if options.progress is None else options.progress
     options = replace(options, progress=shown)
-    asked = isinstance(options.support, str) and options.support == "auto"
-    if problem.support.reason and (shown or asked):
-        say(f"Support: {problem.support.reason}.")
+    explicit = isinstance(options.support, str) and options.support == "auto"
+    if problem.support.reason and (shown or explicit):
+        show_message(f"Support: {problem.support.reason}.")
     if options.network is None:
         if shown and problem.work.is_large:
-            say(f"{problem.work}.")
+            show_message(f"{problem.work}.")
         from barymesh.exact.run import solve_problem
 
         return solve_problem(

@@ -1,7 +1,8 @@
-"""Callbacks that hand the figures of a run to TensorBoard or MLflow while it goes on.
+"""Callbacks that log the figures of a run to TensorBoard or MLflow while it is running.
 
-They go into ``callback=`` of ``barymesh.barycenter``, with and without a network, whatever the engine. What is logged
-are the columns of ``result.history``, at the step of the record: iterations of the solver, activations on a network.
+They are given as ``callback=`` to ``barymesh.barycenter``, with and without a network, whatever the engine. What is
+logged are the columns of ``result.history``, at the step of the record: iterations of the solver, activations on a
+network.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class NotEnoughMemoryError(BarymeshError, MemoryError):
 
 
 class AccuracyWarning(UserWarning):
-    """A result is valid but may be less accurate than the problem asks for; the message says why and what to do."""
+    """A result is valid but may be less accurate than the problem requires; the message gives the reason and a
+    remedy."""
 
 
 class DriftWarning(UserWarning):

@@ -22,7 +22,7 @@ MEDIAN_PAIRS, BLOCKS, BLOCK = 1_000_000, 1000, 32
 PAIRS_A_SECOND = 3e8
 # a product of two numbers in a matrix takes about this share of the time of an exponential
 PRODUCT = 0.05
-# from so many pairs in an iteration on, a user should know what is ahead
+# from so many pairs in an iteration on, users are warned
 LARGE = 3e9
 
 
@@ -37,7 +37,7 @@ class Work:
 
     @property
     def is_large(self) -> bool:
-        """Whether an iteration takes long enough that a user should be told."""
+        """Whether an iteration takes so long that users should be warned."""
         return self.pairs > LARGE
 
     def __str__(self) -> str:
@@ -129,6 +129,6 @@ def spacing_too_wide(support: Support, reg: float) -> bool:
     """Whether neighbouring points of the support are farther apart than the width ``sqrt(reg)`` of the blur.
 
     Two parts in a hundred are tolerated: 100 points are one interval short of dividing a length by 100. Beyond three
-    dimensions no support is fine enough, and nobody expects it.
+    dimensions no support is fine enough.
     """
     return support.size > 1 and support.dimension <= 3 and support.spacing > 1.02 * math.sqrt(reg)

@@ -29,9 +29,9 @@ class History:
     Examples
     --------
     >>> from barymesh import History
-    >>> history = History({"iteration": [1, 2], "consensus": [0.5, 0.1]})
+    >>> history = History({"iterations": [1, 2], "consensus": [0.5, 0.1]})
     >>> history
-    History(2 rows: iteration, consensus)
+    History(2 rows: iterations, consensus)
     >>> history["consensus"]
     array([0.5, 0.1])
     """

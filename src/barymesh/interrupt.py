@@ -1,5 +1,4 @@
-"""Ctrl-C that keeps what was computed: the first asks the work to stop at its next safe point, the second stops at
-once."""
+"""Ctrl-C that keeps what was computed: the first stops the work at its next safe point, the second stops at once."""
 
 from __future__ import annotations
 
@@ -13,23 +12,23 @@ from types import FrameType
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Within the block, Ctrl-C makes the yielded function return True. Outside the main thread it changes nothing."""
-    asked = threading.Event()
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield requested.is_set
         return
     previous = signal.getsignal(signal.SIGINT)
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        requested.set()
 
-    # None: not ours to restore; SIG_IGN: somebody wants this process to go on through Ctrl-C
+    # None: not ours to restore; SIG_IGN: the process is meant to continue through Ctrl-C
     if previous in (None, signal.SIG_IGN):
-        yield asked.is_set
+        yield requested.is_set
         return
-    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGINT, on_signal)
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         signal.signal(signal.SIGINT, previous)

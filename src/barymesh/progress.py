@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barymesh.record import Callback, Record
 
-# how far it is, and in words
+# the share done, and a description
 Update = Callable[[float, str], None]
 # seconds between two changes of a line in a notebook: each is a message to the browser
-PATIENCE = 0.2
+UPDATE_SECONDS = 0.2
 
 
 def in_notebook() -> bool:
@@ -27,20 +27,20 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def is_watched() -> bool:
-    """Whether there is somebody to show progress to: a terminal or a notebook."""
+def is_interactive() -> bool:
+    """Whether progress can be seen: in a terminal or a notebook."""
     return sys.stderr.isatty() or in_notebook()
 
 
-def say(sentence: str) -> None:
-    """Show a sentence beside the progress. Not on standard output, which is for results, except in a notebook, where
-    standard error looks like an alarm."""
+def show_message(sentence: str) -> None:
+    """Print a sentence beside the progress bar: on standard error, as standard output is for results; in a notebook on
+    standard output, because standard error is shown there as an error."""
     print(sentence, file=sys.stdout if in_notebook() else sys.stderr)
 
 
 @contextmanager
-def following(tol: float, max_iter: int, show: bool, callback: Callback | None) -> Iterator[Callback | None]:
-    """A callback that draws progress, then asks the user's own callback whether to stop.
+def iteration_progress(tol: float, max_iter: int, show: bool, callback: Callback | None) -> Iterator[Callback | None]:
+    """A callback that draws progress, then calls the user's own callback, which may stop the run.
 
     The bar measures digits gained: from the first error seen down to ``tol``.
     """
@@ -67,7 +67,7 @@ def _share(first: float, error: float, tol: float, iteration: int, max_iter: int
 
 
 @contextmanager
-def following_time(duration: float, title: str, show: bool, callback: Callback | None) -> Iterator[Callback | None]:
+def time_progress(duration: float, title: str, show: bool, callback: Callback | None) -> Iterator[Callback | None]:
     """The same for a run on a network: the bar measures its seconds, virtual or real."""
     if not show:
         yield callback
@@ -105,7 +105,7 @@ def _notebook_line(title: str, total: float) -> Iterator[Update]:
 
     display: Any = IPython.display.display
     began = time.monotonic()
-    shown, due = "preparing", began + PATIENCE
+    shown, due = "preparing", began + UPDATE_SECONDS
     completed = 0.0
 
     def line() -> dict[str, str]:
@@ -120,7 +120,7 @@ def _notebook_line(title: str, total: float) -> Iterator[Update]:
         completed, shown = now_completed, detail
         if time.monotonic() >= due:
             handle.update(line(), raw=True)
-            due = time.monotonic() + PATIENCE
+            due = time.monotonic() + UPDATE_SECONDS
 
     try:
         yield update

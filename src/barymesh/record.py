@@ -18,7 +18,7 @@ Indices = NDArray[np.intp]
 
 
 class NodeState(StrEnum):
-    """What a node is doing. The values are what people read."""
+    """What a node is doing. The values are shown to users."""
 
     STARTING = "starting"
     WORKING = "at work"
@@ -41,7 +41,8 @@ class NodeDetails:
     states : array (m,)
         What each node is doing, as ``NodeState``.
     staleness : array (links,) or None
-        Seconds since the message that a node last received over each directed link was sent; None where nobody knows.
+        Seconds since the message that a node last received over each directed link was sent; None where that is
+        unknown.
     """
 
     states: NDArray[np.object_]
@@ -67,7 +68,7 @@ class Record:
     size : int
         The number of measures, m.
     network : Network or None
-        Who talks to whom.
+        The network of the nodes.
     virtual : bool
         Whether the time is virtual.
 
@@ -92,7 +93,7 @@ class Record:
     find_details: Callable[[], NodeDetails] | None = field(default=None, repr=False)
 
     def estimates(self, nodes: Indices) -> Floats:
-        """The own estimates of some measures, as they are now: ask within the callback.
+        """The own estimates of some measures, as they are now; to be called within the callback.
 
         Parameters
         ----------

@@ -28,13 +28,13 @@ Floats = NDArray[np.float64]
 FORMAT = 2
 
 
-# total variations to the true barycenter whose times are told
+# the summary has the times at which the total variation to the true barycenter fell to these levels
 LEVELS = (0.1, 0.01, 0.001)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A barycenter and everything that tells how far to trust it.
+    """A barycenter, its certificate, and how it was computed.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class Result:
     recording_seconds : float
         Of ``seconds``, those that went into measuring the history.
     network : Network or None
-        Who talked to whom.
+        The network of the nodes.
     snapshots : array (records, nodes, n) or None
-        Estimates of some nodes over time, if asked for.
+        Estimates of some nodes over time, if ``snapshots`` was set.
     node_errors : array (m,) or None
-        How far each node of the network believed to be from the barycenter (L1), from what it and its neighbours knew,
-        without anybody who knows everything; None where nodes cannot tell.
+        Each node's own estimate of its distance from the barycenter (L1), from its data and the messages of its
+        neighbours; None where the method has none.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class Result:
         path : path, optional
             Where to write it: .gif, .html, or .mp4, which needs ffmpeg.
         frames : int, optional
-            Pictures in all, evenly picked; by default all records, but at most 200.
+            Pictures in all, evenly spaced; by default all records, but at most 200.
         fps : int, default=10
             Pictures a second.
 
@@ -322,7 +322,7 @@ class Result:
             support = (
                 Support.of_grid(Grid(*map(tuple, grid)), reason=reason) if grid else Support(points, reason=reason)
             )
-            who = header.pop("network", None)
+            network = header.pop("network", None)
             links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
             history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
             status = Status[header.pop("status")]
@@ -330,7 +330,7 @@ class Result:
             return Result(
                 support=support.named(names),
                 status=status,
-                network=who and _stored_network(who, links),
+                network=network and _stored_network(network, links),
                 history=History({name.removeprefix("history_"): column for name, column in history.items()}),
                 **fields,
             )
@@ -359,7 +359,7 @@ class Result:
 
 
 def _network_arrays(network: Network | None) -> dict[str, NDArray[Any]]:
-    """What tells a network apart from its size and name; where its nodes are drawn only if that is known already."""
+    """The arrays of a network, beside its size and name; the positions of its nodes only if they are known already."""
     if network is None:
         return {}
     arrays = {"edges": network.edges, "weights": network.weights, "positions": network.known_positions}

@@ -10,5 +10,5 @@ MOST_PICTURED = 64
 
 
 def evenly(count: int, most: int) -> NDArray[np.intp]:
-    """At most so many of ``count`` places, evenly picked, with the first and the last."""
+    """At most so many of ``count`` places, evenly spaced, with the first and the last."""
     return np.linspace(0, count - 1, min(count, most)).astype(np.intp)

@@ -18,7 +18,7 @@ from barymesh.cli.dashboard import require_bokeh, source_of, while_watched
 from barymesh.cli.peers import _watchable
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.peers import PeersSource
-from barymesh.dashboard.server import Door, serve
+from barymesh.dashboard.server import AccessPolicy, serve
 from barymesh.errors import FileError, OptionError
 from barymesh.peers.network_file import KITS, NewNode, create
 from tests.dashboard.serving import QUIET
@@ -51,7 +51,7 @@ def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OptionError, match=f"127.0.0.1:{port}.*--port"):
-            asyncio.run(serve(FolderSource(Path()), Door(port=port), print, asyncio.Event()))
+            asyncio.run(serve(FolderSource(Path()), AccessPolicy(port=port), print, asyncio.Event()))
 
 
 def test_open_beside_a_run_that_nobody_sits_in_front_of(tmp_path):
@@ -90,9 +90,9 @@ def test_a_browser_is_opened_only_where_there_is_a_screen(monkeypatch, capsys):
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
-    command._say("http://a/", True)
+    command._announce("http://a/", True)
     monkeypatch.setenv("DISPLAY", ":0")
-    command._say("http://b/", False)
-    command._say("http://c/", True)
+    command._announce("http://b/", False)
+    command._announce("http://c/", True)
     assert opened == ["http://c/"]
     assert capsys.readouterr().out.splitlines()[0] == "Dashboard: http://a/"

@@ -18,7 +18,7 @@ import barymesh as bm
 from barymesh.cli.peers import parse_node, register
 from barymesh.errors import OptionError
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, NetworkFile
-from barymesh.peers.status import ask
+from barymesh.peers.status import query
 from tests.peers.cluster import free_ports
 
 MAIN = "import typer; from barymesh.cli.peers import register; app = typer.Typer(); register(app); app()"
@@ -78,17 +78,17 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
     # the first keeps running, to be asked and stopped; the others end by themselves
     running = [started(kit, *(["--stay"] if k == 0 else [])) for k, kit in enumerate(kits)]
     try:
-        until(lambda: ((ask(ports[2]) or {}).get("activations") or 0) >= 10, "the last node works")
+        until(lambda: ((query(ports[2]) or {}).get("activations") or 0) >= 10, "the last node works")
         running[2].send_signal(signal.SIGKILL)
         running[2].communicate(timeout=PATIENCE)
         table = call("status", path, code=4).stdout
         assert "DEAD" in table
         assert "at work" in table
         running[2] = started(kits[2])
-        until(lambda: all((ask(port) or {}).get("stopped") for port in ports), "all have converged")
+        until(lambda: all((query(port) or {}).get("stopped") for port in ports), "all have converged")
         assert "DEAD" not in call("status", path).stdout
         secret = (kits[0] / SECRET).read_text().split('secret = "')[1][:40]
-        assert secret not in json.dumps(ask(ports[0]))
+        assert secret not in json.dumps(query(ports[0]))
         for process in running[1:]:
             output, errors = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, errors
@@ -111,7 +111,7 @@ def test_ctrl_c_saves_the_result_and_has_its_own_exit_code(trial):
     port = NetworkFile.read(path).nodes[0].status_port
     process = started(kits[0], "--folder", str(kits[0] / "elsewhere"))
     try:
-        until(lambda: ask(port) is not None, "the node works")
+        until(lambda: query(port) is not None, "the node works")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=PATIENCE)
     finally:

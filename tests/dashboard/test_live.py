@@ -186,8 +186,8 @@ def test_thinning_keeps_the_ends():
 
 @pytest.mark.skipif(os.name == "nt", reason="reads of a file that is being replaced")
 def test_a_damaged_file_is_told_and_passes(tmp_path):
-    from barymesh.dashboard.watch import Watch
+    from barymesh.dashboard.poller import ScenePoller
 
     (tmp_path / "result.npz").write_bytes(b"not a result")
-    with Watch(FolderSource(tmp_path)) as watch:
+    with ScenePoller(FolderSource(tmp_path)) as watch:
         assert "damaged" in watch.newest()[0].status

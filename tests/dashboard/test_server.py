@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from barymesh.dashboard.server import Door
+from barymesh.dashboard.server import AccessPolicy
 from barymesh.errors import OptionError
 from tests.dashboard.serving import serving
 
@@ -96,11 +96,11 @@ def test_the_token_moves_from_the_address_into_a_cookie(locked_address):
 
 
 def test_there_is_no_door_to_others_without_a_token():
-    assert Door.checked("127.0.0.1", 0, None).token is None
-    made = [Door.checked("0.0.0.0", 0, None).token for _ in range(2)]
+    assert AccessPolicy.checked("127.0.0.1", 0, None).token is None
+    made = [AccessPolicy.checked("0.0.0.0", 0, None).token for _ in range(2)]
     assert min(map(len, made)) >= 32
     assert made[0] != made[1]
-    assert Door.checked("a.example", 0, None).token is not None
+    assert AccessPolicy.checked("a.example", 0, None).token is not None
     for bad in ("short", "with spaces; and more"):
         with pytest.raises(OptionError, match="8 or more letters"):
-            Door.checked("0.0.0.0", 0, bad)
+            AccessPolicy.checked("0.0.0.0", 0, bad)

@@ -18,7 +18,7 @@ import yaml
 
 import barymesh as bm
 from barymesh.peers.network_file import SECRET, NewNode
-from barymesh.peers.status import ask
+from barymesh.peers.status import query
 from barymesh.resources.cores import ONE_THREAD
 from tests.peers.cluster import until
 from tests.peers.test_node import free_ports
@@ -123,7 +123,7 @@ def test_five_sites_find_the_barycenter_of_their_data(demo, tmp_path):
             log = (tmp_path / f"{name}.log").open("w")
             running.append(subprocess.Popen(["barymesh", *command], env=ENVIRONMENT, stdout=log, stderr=log))
             log.close()
-        until(lambda: ask(nodes[0].status_port) is not None, "the first site answers")
+        until(lambda: query(nodes[0].status_port) is not None, "the first site answers")
         assert healthy("a").returncode == 0
         for name, process in zip(SITES, running, strict=True):
             assert process.wait(PATIENCE) == 0, (tmp_path / f"{name}.log").read_text()

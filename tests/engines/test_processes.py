@@ -96,7 +96,7 @@ def test_what_stays_is_a_path_or_a_function(given):
 
 def test_without_all_shares_there_is_no_certificate(monkeypatch):
     """A worker is stopped, not dead, when it is asked: the result says that it is not certified."""
-    monkeypatch.setattr("barymesh.engines.supervisor.ANSWER", 0.5)
+    monkeypatch.setattr("barymesh.engines.supervisor.ANSWER_LIMIT", 0.5)
 
     def stop(gathering):
         for child in multiprocessing.active_children():

@@ -63,7 +63,7 @@ def stations():
     """The workers of this process's own cluster: grandchildren."""
     everybody = processes()
     children = {process for process, parent, _, _ in everybody if parent == os.getpid()}
-    return sorted(process for process, parent, _, name in everybody if parent in children and "Station" in name)
+    return sorted(process for process, parent, _, name in everybody if parent in children and "RemoteWorker" in name)
 
 
 def all_gone():

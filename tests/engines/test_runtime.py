@@ -10,7 +10,7 @@ import pytest
 
 import barymesh as bm
 from barymesh.decentralized.algorithm import Nodes
-from barymesh.engines.runtime import Ending, Pace, Place, Runtime, hosted_algorithm
+from barymesh.engines.runtime import Pace, Place, Runtime, StopReason, hosted_algorithm
 from barymesh.errors import OptionError
 from barymesh.network import as_network
 from barymesh.problem import Problem
@@ -62,7 +62,7 @@ def test_five_peers_reach_the_barycenter_and_stop(truth, tmp_path):
         return peers, endings
 
     peers, endings = asyncio.run(work())
-    assert endings == [Ending.CONVERGED] * 5
+    assert endings == [StopReason.CONVERGED] * 5
     for one in peers:
         found = one.snapshot()
         np.testing.assert_allclose(found.weights[0], truth, atol=1e-5)
@@ -93,7 +93,7 @@ def test_a_peer_that_dies_at_once_and_comes_back_goes_on(truth, tmp_path):
         return [dying, *peers[1:]], [ending, *await rest]
 
     peers, endings = asyncio.run(work())
-    assert endings == [Ending.CONVERGED] * 5
+    assert endings == [StopReason.CONVERGED] * 5
     for one in peers:
         np.testing.assert_allclose(one.snapshot().weights[0], truth, atol=1e-5)
         one.store.close()
@@ -114,7 +114,7 @@ def test_a_peer_that_lost_its_memory_is_taken_in_again(truth):
         return [again, *peers[1:]], [ending, *await rest]
 
     peers, endings = asyncio.run(work())
-    assert endings == [Ending.CONVERGED] * 5
+    assert endings == [StopReason.CONVERGED] * 5
     for one in peers:
         np.testing.assert_allclose(one.snapshot().weights[0], truth, atol=1e-5)
 
@@ -150,12 +150,12 @@ def test_it_stops_when_asked_and_after_its_time(tmp_path):
 
     async def work():
         alone = peer(0, keys, ports)
-        assert await at_work(alone, duration=0.2) is Ending.OUT_OF_TIME
+        assert await at_work(alone, duration=0.2) is StopReason.OUT_OF_TIME
         waiting = peer(1, keys, ports, pace=Pace(30.0))
         task = asyncio.create_task(at_work(waiting))
         await asyncio.sleep(0.3)
         waiting.stop()
-        assert await asyncio.wait_for(task, 10) is Ending.STOPPED
+        assert await asyncio.wait_for(task, 10) is StopReason.STOPPED
         waiting.write(tmp_path / "result.npz", waiting.snapshot())
 
     asyncio.run(work())

@@ -12,10 +12,10 @@ from barymesh.engines.simulate import build_simulation
 from barymesh.exact import certify
 from barymesh.network import as_network
 from barymesh.options import RunOptions
-from barymesh.oracle.plain import node_oracle
 from barymesh.problem import Problem
 from barymesh.scenario.faults import Crash
 from tests.decentralized.networks import POINTS, exact, gaussians, run
+from tests.oracle.plain import node_oracle
 
 SIZE = 6
 

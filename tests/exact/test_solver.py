@@ -14,7 +14,7 @@ import barymesh as bm
 from barymesh.errors import NumericalError
 from barymesh.exact import solve
 from barymesh.oracle import build_oracle
-from barymesh.oracle.plain import node_oracle
+from tests.oracle.plain import node_oracle
 
 
 def random_problem(seed, relative):

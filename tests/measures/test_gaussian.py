@@ -14,7 +14,7 @@ import barymesh as bm
 from barymesh.errors import AccuracyWarning, DimensionError, MeasureError
 from barymesh.measures import Discretisation
 from barymesh.measures.gaussian import MOST_NODES
-from barymesh.oracle.plain import node_oracle
+from tests.oracle.plain import node_oracle
 
 LINE = np.linspace(-5, 5, 100)
 

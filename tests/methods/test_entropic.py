@@ -11,8 +11,8 @@ import barymesh as bm
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients
 from barymesh.methods.base import UNKNOWN_ERROR
 from barymesh.methods.entropic import LEAST_RELAXATION, RELAXATION, SMALLEST_GAIN, Entropic
-from barymesh.oracle.plain import node_oracle
 from barymesh.problem import Problem
+from tests.oracle.plain import node_oracle
 
 POINTS = np.linspace(-3, 3, 15)
 MEASURES = [bm.Gaussian(-1.0, 0.4), bm.Gaussian(0.3, 0.7), bm.Empirical([[1.0], [1.5], [-0.5]]), bm.Gaussian(1.2, 0.3)]

@@ -13,9 +13,9 @@ from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.dense import DenseOracle
 from barymesh.oracle.grid import GridOracle
 from barymesh.oracle.groups import GroupedOracle, build_oracle
-from barymesh.oracle.plain import node_oracle
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
+from tests.oracle.plain import node_oracle
 
 # the smallest reg must not be smaller than this share of the cost's range
 REGS = st.sampled_from([1e-4, 5e-4, 3e-3, 0.05, 1.0])

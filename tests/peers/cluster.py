@@ -17,7 +17,7 @@ import barymesh as bm
 from barymesh.network import as_network
 from barymesh.peers.network_file import KITS, Kit, NewNode, create
 from barymesh.peers.node import RESULT
-from barymesh.peers.status import ask
+from barymesh.peers.status import query
 
 ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # seconds: a guard against hanging
@@ -111,7 +111,7 @@ class Cluster:
         return [json.loads(line) for line in self.log(node).read_text().splitlines()]
 
     def facts(self, node):
-        return ask(self.network.nodes[node].status_port) or {}
+        return query(self.network.nodes[node].status_port) or {}
 
     def truth(self, nodes=None):
         chosen = [self.samples[k] for k in (range(self.size) if nodes is None else nodes)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import barymesh as bm
-from barymesh.engines.runtime import Ending, incarnation_after
+from barymesh.engines.runtime import StopReason, incarnation_after
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
 from barymesh.io.files import read_measure
 from barymesh.peers import node as node_module
@@ -46,7 +46,7 @@ def worked(kit, folder, measure=MEASURE, weight=1.0, budget=None, **options):
 
 def test_it_writes_state_and_result_and_continues_from_them(kit, tmp_path):
     ending, peer = worked(kit, tmp_path / "run", duration=0.5)
-    assert ending is Ending.OUT_OF_TIME
+    assert ending is StopReason.OUT_OF_TIME
     with np.load(tmp_path / "run" / RESULT) as stored:
         assert stored["weights"].shape == (1, 20)
         assert stored["activations"] == peer.runtime.host.activations > 0
@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch
 
     with pytest.raises(FileError, match="full"):
         asyncio.run(work(100))
-    assert asyncio.run(work(2)) is Ending.OUT_OF_TIME
+    assert asyncio.run(work(2)) is StopReason.OUT_OF_TIME
 
 
 @pytest.mark.parametrize("weight", [0, -1.0, float("nan"), "x"])
@@ -193,7 +193,7 @@ def test_a_network_made_long_ago_still_converges(tmp_path):
         peers = [await open_peer(Kit.open(tmp_path / KITS / n), m, 1.0, tmp_path / n) for n, m in measures.items()]
         return await asyncio.gather(*(peer.run(duration=40, linger=2) for peer in peers))
 
-    assert asyncio.run(work()) == [Ending.CONVERGED] * 2
+    assert asyncio.run(work()) == [StopReason.CONVERGED] * 2
     truth = bm.barycenter(list(measures.values()), np.linspace(-3, 3, 20), reg=0.3, tol=1e-10).weights
     for name in measures:
         with np.load(tmp_path / name / RESULT) as stored:

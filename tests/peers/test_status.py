@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from barymesh.peers import status
-from barymesh.peers.status import StatusServer, ask, metrics
+from barymesh.peers.status import StatusServer, metrics, query
 
 FACTS = {
     "name": 'a"b', "run": "r", "fingerprint": "f", "method": "sinkhorn", "healthy": True, "activations": 7,
@@ -98,8 +98,8 @@ def test_a_client_that_sends_nothing_is_disconnected(monkeypatch):
 def test_asking_from_python():
     async def work():
         async with StatusServer(lambda: FACTS, 0) as server:
-            return await asyncio.to_thread(ask, server.port), server.port
+            return await asyncio.to_thread(query, server.port), server.port
 
     facts, port = asyncio.run(work())
     assert facts["activations"] == 7
-    assert ask(port, 0.5) is None
+    assert query(port, 0.5) is None

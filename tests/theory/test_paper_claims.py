@@ -19,7 +19,7 @@ from barymesh.block_descent import asbcds, pasbcds
 from barymesh.decentralized.baselines.steps import theoretical_step
 from barymesh.decentralized.baselines.theta import ThetaSequence
 from barymesh.oracle import build_oracle
-from barymesh.oracle.plain import node_oracle
+from tests.oracle.plain import node_oracle
 
 seeds = st.integers(0, 2**32)
 

@@ -37,7 +37,7 @@ def barycenter(
     """Compute the barycenter of measures in files.
 
     Writes result.npz (everything), weights.csv, barycenter.png and summary.json to the output folder. Ctrl-C keeps the
-    best result so far; --resume goes on from it.
+    best result so far; --resume continues from it.
 
     Examples:
 

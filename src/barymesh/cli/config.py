@@ -1,5 +1,5 @@
-"""What a command is asked for: the options of ``barymesh.barycenter``, and options of its own. Configuration files and
-the command line share this model; ``config_file`` reads the former."""
+"""The configuration of a command: the options of ``barymesh.barycenter``, and options of its own. Configuration files
+and the command line share this model; ``config_file`` reads the former."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class CommandOptions(Model):
 
 @dataclass(frozen=True)
 class Config:
-    """What a command is asked for.
+    """The configuration of a command.
 
     Attributes
     ----------

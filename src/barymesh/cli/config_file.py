@@ -23,7 +23,7 @@ SIMULATION = "simulation"
 
 
 def read_config(path: Path, command: str, given: Mapping[str, Any] | None = None) -> Config:
-    """What a file asks of a command, or a ConfigError that names every mistake.
+    """The configuration of a command in a file, or a ConfigError that names every mistake.
 
     ``given``: options of ``barymesh.barycenter`` from the command line, which count before those of the file.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barymesh.dashboard.scene import Source
 
 ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>\d{1,5})")
-# seconds for which the page stays after a run that nobody sits in front of
+# seconds for which the page is served after a run without a terminal
 LINGER = 3.0
 
 Open = Annotated[bool, typer.Option("--open", help="Watch it in the browser: see 'barymesh dashboard --help'.")]
@@ -50,8 +50,8 @@ def dashboard(
 ) -> None:
     """Watch a run, or a network of organisations, in the browser: the network, the barycenter forming, the curves.
 
-    A run can be watched while it goes on, from another terminal, and looked at when it is over. It reads, and changes
-    nothing. Ctrl-C ends it.
+    A run can be watched from another terminal while it is running, and afterwards. The dashboard reads only. Ctrl-C
+    ends it.
 
     Examples:
 
@@ -68,17 +68,17 @@ def dashboard(
         import asyncio
 
         require_bokeh()
-        from barymesh.dashboard.server import Door, serve
+        from barymesh.dashboard.server import AccessPolicy, serve
 
-        source, door = source_of(what or ["out"]), Door.checked(host, port, token)
+        source, policy = source_of(what or ["out"]), AccessPolicy.checked(host, port, token)
 
         async def until_over() -> None:
             over, loop = asyncio.Event(), asyncio.get_running_loop()
             if attached:
                 # one that must not be waited for
                 end = (lambda: loop.call_soon_threadsafe(over.set),)
-                threading.Thread(target=_when_left, args=end, daemon=True).start()
-            await serve(source, door, lambda address: _say(address, browser), over)
+                threading.Thread(target=_when_closed, args=end, daemon=True).start()
+            await serve(source, policy, lambda address: _announce(address, browser), over)
 
         asyncio.run(until_over())
         return 0
@@ -87,7 +87,7 @@ def dashboard(
 
 
 def source_of(what: Sequence[str]) -> Source:
-    """Where to look."""
+    """The source of the scenes: a folder, a network file, or addresses."""
     from barymesh.dashboard.folder import FolderSource
     from barymesh.dashboard.peers import PeersSource, StatusAddress
     from barymesh.peers.network_file import NETWORK
@@ -145,7 +145,7 @@ def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
 
 
 def _stay(beside: subprocess.Popen[bytes]) -> None:
-    """Let people look at what came out."""
+    """Keep the page open at the end."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         time.sleep(LINGER)
         return
@@ -156,7 +156,7 @@ def _stay(beside: subprocess.Popen[bytes]) -> None:
         typer.echo("", err=True)
 
 
-def _say(address: str, browser: bool) -> None:
+def _announce(address: str, browser: bool) -> None:
     print(f"Dashboard: {address}", flush=True)
     if browser and _has_screen():
         import webbrowser
@@ -170,8 +170,8 @@ def _has_screen() -> bool:
     return named or sys.platform in ("darwin", "win32")
 
 
-def _when_left(tell: Callable[[], object]) -> None:
-    """Tell when the process that started this one has closed its end, or ended."""
+def _when_closed(notify: Callable[[], object]) -> None:
+    """Call ``notify`` when the process that started this one has closed its end, or ended."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    tell()
+    notify()

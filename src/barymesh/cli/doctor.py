@@ -42,7 +42,7 @@ EXTRAS = {
 }
 # below these, work of ordinary size is refused or fails
 LITTLE_MEMORY, LITTLE_DISK = GIB, GIB // 4
-# how close the trial's barycenter must be certified to be; it asks for about a hundredth of that
+# how close the trial's barycenter must be certified to be; its tolerance is about a hundredth of that
 TRIAL_GAP = 1e-3
 
 
@@ -300,7 +300,7 @@ def _installed() -> Distribution | None:
 
 
 def _requirements() -> Iterator[Requirement]:
-    """What the package's metadata ask for."""
+    """The requirements in the package's metadata."""
     from packaging.requirements import Requirement
 
     known = _installed()

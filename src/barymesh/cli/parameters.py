@@ -24,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 ConfigPath = Annotated[Path, typer.Argument(help="A TOML file; paths in it are relative to its folder.")]
 Command = Callable[..., None]
-# the types of fields that are also types of the command line; whatever else is given as text
+# the types of fields that are also types of the command line; all others are given as text
 TYPES = {"int": int, "float": float, "bool": bool, "Path": Path}
 
 
@@ -86,7 +86,7 @@ def takes(fields: Iterable[Field[Any]], *, defaults: bool = True) -> Callable[[C
 
 
 def config_from_flags(data: list[Path], given: dict[str, Any]) -> Config:
-    """What the flags of 'barymesh barycenter' ask for."""
+    """The configuration given by the flags of 'barymesh barycenter'."""
     options = Options.fields()
     values = {}
     for name, value in given.items():

@@ -17,7 +17,7 @@ from barymesh.peers.logs import LogForm, write_logs
 from barymesh.support.text import HELP as SUPPORT_HELP
 
 if TYPE_CHECKING:
-    from barymesh.engines.runtime import Ending
+    from barymesh.engines.runtime import StopReason
     from barymesh.peers.network_file import NetworkFile, NewNode
     from barymesh.peers.node import Peer, PrivacyBudget
 
@@ -376,7 +376,7 @@ def _node(
     kit = Kit.open(kit_folder)
     measure = read_measure(data, **reading)
 
-    async def run() -> tuple[Peer, Ending, list[int]]:
+    async def run() -> tuple[Peer, StopReason, list[int]]:
         peer = await open_peer(kit, measure, weight, folder, budget)
         signals = _stop_on_signals(peer.stop)
         return peer, await peer.run(duration=duration, linger=linger), signals
@@ -413,12 +413,12 @@ def _stop_on_signals(stop: Callable[[], None]) -> list[int]:
 
 def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
     """The status of each node, with a ``state`` for people."""
-    from barymesh.peers.status import ask
+    from barymesh.peers.status import query
     from barymesh.peers.status import state as state_of
 
     found = []
     for node in network.nodes:
-        facts = None if node.status_port is None else ask(node.status_port)
+        facts = None if node.status_port is None else query(node.status_port)
         if node.status_port is None:
             state = NO_PORT
         elif facts is None:

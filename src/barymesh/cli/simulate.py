@@ -19,9 +19,9 @@ from barymesh.status import Status
 
 HELP = f"""Simulate a network whose nodes compute the barycenter together, in virtual time.
 
-The measures stay with their nodes, which talk to their neighbours only. Writes what 'barymesh barycenter' writes, and
-history.csv, history.png, run.npz (to go on from with --resume) and, if asked for, an animation. Ctrl-C keeps what there
-is.
+The measures stay with their nodes, which exchange messages with their neighbours only. Writes what 'barymesh
+barycenter' writes, and history.csv, history.png, run.npz (for --resume) and, with the key animation, an animation.
+Ctrl-C keeps what there is.
 
 Needed are reg, network, and data or gaussians. The keys of 'barymesh run' work here too, except max_iter and resume.
 Further keys: {", ".join(name for name in known_keys(SIMULATE) if name not in known_keys(RUN))}.
@@ -72,7 +72,7 @@ def register(app: typer.Typer) -> None:
 def simulate(
     config: ConfigPath,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run saved in the output folder, to the file's duration.")
+        bool, typer.Option("--resume", help="Continue the run saved in the output folder, to the file's duration.")
     ] = False,
     watched: Open = False,
     as_json: Json = False,
@@ -117,5 +117,5 @@ def _simulate(config: Config, path: Path, as_json: bool, quiet: bool) -> int:
         print_warnings(messages)
         print_result(result, files)
         if result.status is Status.INTERRUPTED and simulated:
-            typer.echo(f"To go on: barymesh simulate {path} --resume", err=True)
+            typer.echo(f"To continue: barymesh simulate {path} --resume", err=True)
     return exit_code(result)

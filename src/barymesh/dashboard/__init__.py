@@ -1,4 +1,4 @@
-"""Runs as they go on, in a browser: ``barymesh dashboard``. ``LiveFile`` is the callback that lets a run be watched."""
+"""Running computations in a browser: ``barymesh dashboard``. ``LiveFile`` is the callback that makes a run visible."""
 
 from barymesh.dashboard.live import LiveFile
 

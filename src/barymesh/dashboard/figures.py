@@ -42,8 +42,8 @@ MARKERS: dict[str, str] = {
     NodeState.ELSEWHERE: "diamond",
     NodeState.UNKNOWN: "star",
 }
-# what is written beside a node, and not only shown by its shape
-LOUD = (NodeState.DEAD, NodeState.STUCK)
+# states written beside a node, and not only shown by its shape
+EMPHASISED = (NodeState.DEAD, NodeState.STUCK)
 DASHES: tuple[Dash, ...] = ("solid", "dashed", "dotdash", "dotted")
 MEAN = "#D55E00"
 RATE = "rate"
@@ -55,7 +55,7 @@ PANELS = (
     Panel("feasibility", "feasibility residual", 1e-14),
     Panel("tv", "total variation to the true barycenter", 1e-10),
     Panel("distance", "largest total variation from the mean", 1e-10),
-    Panel("error", "largest error the nodes believe (L1)", 1e-10),
+    Panel("error", "largest error estimated by a node (L1)", 1e-10),
     Panel(RATE, "messages a second"),
 )
 # points of a curve, pixels of a side of a picture, nodes in a mosaic: what can be seen, and sent every second
@@ -213,24 +213,24 @@ def _values(panel: Panel, scene: Scene, run: Columns) -> tuple[Floats, Floats]:
     if "messages" not in run or time.size < 2:
         return time, np.full(time.size, np.nan)
     ends = evenly(time.size, MOST_RATES + 1)
-    # what a node that began again has sent is counted from 0
+    # a node that was started again counts what it sent from 0
     sent, took = np.maximum(np.diff(run["messages"][ends]), 0), np.diff(time[ends])
     return time[ends[1:]], np.divide(sent, took, out=np.full(sent.size, np.nan), where=took > 0)
 
 
 def _nodes(nodes: NodeTable) -> dict[str, Any]:
     notes = nodes.notes or [""] * len(nodes.names)
-    told = [
+    notes_shown = [
         "; ".join(filter(None, [f"{distance_text(error)} from the mean", note]))
         for error, note in zip(nodes.errors, notes, strict=True)
     ]
-    return node_columns(nodes.names, nodes.positions, nodes.errors, nodes.states, MARKERS, LOUD, told)
+    return node_columns(nodes.names, nodes.positions, nodes.errors, nodes.states, MARKERS, EMPHASISED, notes_shown)
 
 
 def _edges(nodes: NodeTable) -> dict[str, Any]:
     ends = [f"{nodes.names[i]} – {nodes.names[j]}: " for i, j in nodes.edges]  # noqa: RUF001
-    told = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
-    return edge_columns(nodes.positions, nodes.edges, nodes.staleness, told)
+    notes_shown = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
+    return edge_columns(nodes.positions, nodes.edges, nodes.staleness, notes_shown)
 
 
 def distance_text(error: float) -> str:
@@ -239,10 +239,10 @@ def distance_text(error: float) -> str:
 
 
 def age_text(age: float) -> str:
-    """How old the news over an edge is, for people."""
+    """How old the last message over an edge is, as text."""
     if np.isnan(age):
-        return "age of the news unknown"
-    return "nothing heard yet" if np.isinf(age) else f"last news sent {age:.2g} s ago"
+        return "age of the last message unknown"
+    return "no message yet" if np.isinf(age) else f"last message sent {age:.2g} s ago"
 
 
 def _mean_picture(seen: Barycenter) -> Floats:

@@ -1,4 +1,4 @@
-"""Scenes of a run, or of several methods compared, from the folder they write to: going on, or over."""
+"""Scenes of a run, or of several methods compared, from the folder they write to: running, or ended."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
 from barymesh.dashboard.live import FORMAT, LIVE
 from barymesh.dashboard.scene import (
@@ -36,7 +37,7 @@ from barymesh.subsample import MOST_PICTURED, evenly
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
 
-# seconds without news after which the page says so
+# seconds without a new file after which the page shows its age
 SILENCE = 5.0
 PHASES = {"starting": "Starting.", "waiting": "Waiting for its turn."}
 
@@ -47,7 +48,7 @@ class FolderSource:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, tuple[tuple[int, int], Scene]] = {}
-        # by file, who writes it: process and machine
+        # by file, the process and the machine that write it
         self._writer: dict[Path, tuple[int, str]] = {}
         self._positions: dict[bytes, NDArray[np.float64]] = {}
         self._seen = False
@@ -67,12 +68,12 @@ class FolderSource:
         return Scene(title=_title(self.folder, ""), status=status, running=False)
 
     def _newest(self, runs: Mapping[str, Scene]) -> str:
-        """The run to look at: one that is going on, else the one that ended last; one with something to see."""
+        """The run to show: preferably one with data, then one that is running, then the one that ended last."""
         ages = {name: max(_stamp(self.folder / name / file)[0] for file in (LIVE, RESULT)) for name in runs}
         return max(runs, key=lambda name: (bool(runs[name].runs), runs[name].running, ages[name]))
 
     def _run(self, folder: Path) -> Scene | None:
-        """The run in exactly this folder. What is going on comes before what is there from earlier."""
+        """The run in exactly this folder. A running one comes before an earlier result."""
         for file, read in ((LIVE, self._going_on), (RESULT, self._over)):
             path = folder / file
             stamp = _stamp(path)
@@ -209,7 +210,7 @@ NOTHING = (0, 0)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """What changes when the file does; ``NOTHING`` if there is none."""
+    """A value that changes when the file does; ``NOTHING`` if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -218,7 +219,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _alive(pid: int, host: str) -> bool:
-    """Whether the process that wrote is there still; taken for granted if it is on another machine."""
+    """Whether the process that wrote the file still exists; assumed if it is on another machine."""
     if host != socket.gethostname():
         return True
     try:
@@ -231,13 +232,13 @@ def _alive(pid: int, host: str) -> bool:
 
 
 def _with_silence(scene: Scene, written: int, pid: int, host: str) -> Scene:
-    """What went on when it was written, and whether it still does."""
+    """The scene, with a note if its file is old or its process is gone."""
     if not _alive(pid, host):
         return replace(scene, status=KILLED, running=False)
     silent = time.time() - written / 1e9
     if silent < SILENCE or not scene.runs:
         return scene
-    return replace(scene, status=f"{scene.status} Last news {silent:.0f} s ago.")
+    return replace(scene, status=f"{scene.status} Last data {silent:.0f} s ago.")
 
 
 def _title(folder: Path, method: str) -> str:
@@ -248,25 +249,16 @@ def _title(folder: Path, method: str) -> str:
 def _counts(size: int, links: int | None, network: str | None, counts: Mapping[str, Any]) -> dict[str, str]:
     from barymesh.viz.theme import shown_number
 
-    told = {"nodes" if links is not None else "measures": f"{size:,}"}
+    found = {"nodes" if links is not None else "measures": f"{size:,}"}
     if links is not None:
-        told |= {"links": f"{links:,}", "network": str(network)}
+        found |= {"links": f"{links:,}", "network": str(network)}
     names = {"activations": "activations", "messages": "messages"}
-    told |= {name: f"{counts[key]:,.0f}" for key, name in names.items() if key in counts}
+    found |= {name: f"{counts[key]:,.0f}" for key, name in names.items() if key in counts}
     if counts.get("bytes"):
-        told["carried"] = in_bytes(counts["bytes"])
+        found["bytes sent"] = decimal(int(counts["bytes"]))
     if "gap" in counts:
-        told["certified gap"] = shown_number(counts["gap"], 2)
-    return told
-
-
-def in_bytes(count: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.3g} TB"
+        found["certified gap"] = shown_number(counts["gap"], 2)
+    return found
 
 
 def _phase(run: Scene) -> str:

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder while it goes on: one small file, ``live.npz``, for whoever wants to watch it."""
+"""The file ``live.npz``, which a run keeps in its folder while it is running, for the dashboard."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ SHARE = 0.02
 
 
 class LiveFile:
-    """A callback that keeps ``live.npz`` in a folder up to date while a run goes on, and takes it away at the end.
+    """A callback that keeps ``live.npz`` in a folder up to date during a run, and removes it at the end.
 
-    Whatever goes wrong with the file, the run goes on without it.
+    If the file cannot be written, the run continues without it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LiveFile:
         self._rows: list[dict[str, float]] = []
 
     def __enter__(self) -> Self:
-        # folders that come into being for it, the innermost first
+        # folders that are made for it, the innermost first
         self._made = [folder for folder in self.path.parents if not folder.exists()]
         self.announce("starting")
         return self
@@ -82,7 +82,7 @@ class LiveFile:
         self.close()
 
     def close(self) -> None:
-        """The run is over: take the file away, and its folders too if nothing else has come into them."""
+        """The run is over: remove the file, and the folders made for it if they are empty."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
         for folder in self._made:
@@ -90,11 +90,11 @@ class LiveFile:
                 folder.rmdir()
 
     def announce(self, phase: str) -> None:
-        """Say that there is nothing to see yet, and why: "starting", or "waiting" for another run to end."""
+        """Write that there are no data yet, and why: "starting", or "waiting" for another run to end."""
         self._write({"phase": phase, "method": self._method}, {})
 
     def __call__(self, record: Record) -> None:
-        """Write what there is to see, unless it was done a moment ago."""
+        """Write the record, unless the last one was written a moment ago."""
         # every one of them, although few are written
         self._rows.append(dict(record.figures))
         now = time.monotonic()
@@ -115,7 +115,7 @@ class LiveFile:
                 np.savez(file, header=header, **small)  # type: ignore[arg-type]
             self.written += 1
         except FileError:
-            # nobody's result depends on it, and a disk that is full now may have room later
+            # no result depends on it, and a disk that is full now may have room later
             pass
 
 

@@ -1,4 +1,4 @@
-"""The page: its words, its look and its behaviour around the figures, and how all of it follows the scenes."""
+"""The page: its text around the figures, and how both are updated from the scenes."""
 
 # ruff: noqa: RUF001 (dashes are meant)
 from __future__ import annotations
@@ -12,8 +12,8 @@ from bokeh.models.ui import Pane
 from jinja2 import Environment
 
 from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
-from barymesh.dashboard.look import SCRIPT, STYLE, TEMPLATE
 from barymesh.dashboard.scene import Barycenter, NodeTable, Scene
+from barymesh.dashboard.template import SCRIPT, STYLE, TEMPLATE
 from barymesh.record import NodeState
 from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
 from barymesh.viz.bokeh_plots import PAINT
@@ -24,10 +24,10 @@ from barymesh.viz.theme import shown_number
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-    from barymesh.dashboard.watch import Watch
+    from barymesh.dashboard.poller import ScenePoller
 
-# milliseconds between two looks at whether there is something new
-LOOK = 500
+# milliseconds between two checks for a new scene
+POLL_MILLISECONDS = 500
 # rows of the table of nodes, and names in a sentence
 MOST_LISTED, MOST_NAMED = 100, 5
 # what the shapes of nodes look like in text
@@ -49,16 +49,16 @@ STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
 WHOLE = Environment(autoescape=True).from_string(TEMPLATE)
 
 
-def make_page(document: Document, watch: Watch) -> None:
-    """Fill a document, and keep it up to date: one for everybody who looks."""
-    seen, version = watch.newest()
+def make_page(document: Document, poller: ScenePoller) -> None:
+    """Fill a document, and keep it up to date; every browser has its own."""
+    seen, version = poller.newest()
     shape = shape_of(seen)
     figures = Figures(seen)
     facts = ColumnDataSource({"json": [json.dumps(facts_of(seen))]}, name="facts")
-    facts.js_on_change("data", CustomJS(code="barymesh.tell(cb_obj)"))
+    facts.js_on_change("data", CustomJS(code="barymesh.update(cb_obj)"))
     control = ColumnDataSource({"paused": [False]}, name="control")
     ready = CustomJS(args={"facts": facts, "control": control}, code="barymesh.begin(facts, control)")
-    # nothing to see: by it the sources belong to the document, and so are kept the same here and there
+    # invisible: through it the sources belong to the document, and are kept the same here and in the browser
     carrier = Pane(name="carrier", visible=False)
     carrier.js_on_change("tags", ready)
     for root in (carrier, *figures.roots.values()):
@@ -77,23 +77,23 @@ def make_page(document: Document, watch: Watch) -> None:
 
     def follow() -> None:
         nonlocal shown
-        scene, newest = watch.newest()
+        scene, newest = poller.newest()
         if newest == shown or control.data["paused"][0]:
             return
         shown = newest
         if shape_of(scene) != shape:
             # a new page, once
             facts.data = {"json": [json.dumps({"reload": True})]}
-            document.remove_periodic_callback(looking)
+            document.remove_periodic_callback(polling)
             return
         figures.show(scene)
         facts.data = {"json": [json.dumps(facts_of(scene))]}
 
-    looking = document.add_periodic_callback(follow, LOOK)
+    polling = document.add_periodic_callback(follow, POLL_MILLISECONDS)
 
 
 def facts_of(scene: Scene) -> dict[str, Any]:
-    """All that the page says in words, for JSON."""
+    """The texts of the page, for JSON."""
     nodes = scene.nodes
     dead = [] if nodes is None else nodes.dead
     more = f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else ""
@@ -119,7 +119,7 @@ def facts_of(scene: Scene) -> dict[str, Any]:
 def _rows(nodes: NodeTable) -> list[list[str]]:
     """The table of nodes: what needs attention first, then those farthest from agreement."""
     notes = nodes.notes or [""] * len(nodes.names)
-    # news by node: the oldest over any of its edges
+    # by node, the age of the oldest last message over any of its edges
     oldest = np.full(len(nodes.names), -1.0)
     for end in nodes.edges.T if len(nodes.edges) else ():
         np.maximum.at(oldest, end, np.nan_to_num(nodes.staleness, nan=-1.0))

@@ -1,4 +1,4 @@
-"""Scenes of a real network, from what its nodes say at their status ports."""
+"""Scenes of a real network, from the status of its nodes."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
-from barymesh.dashboard.folder import in_bytes
 from barymesh.dashboard.scene import Barycenter, Columns, NodeTable, Scene, distances, layout, thinned
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance
 from barymesh.peers.network_file import NetworkFile
-from barymesh.peers.status import ask, state
+from barymesh.peers.status import query, state
 from barymesh.record import NodeState
 from barymesh.subsample import MOST_PICTURED, evenly
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
 from barymesh.transport.subscriber import LinkState
 
-# seconds until a node must have answered; with the time between two looks this is well below 5
-PATIENCE = 2.0
-# seconds without news from a neighbour after which its being connected says nothing
+# seconds until a node must have answered; with the time between two polls this is well below 5
+ANSWER_LIMIT = 2.0
+# seconds without a message from a neighbour after which a connection does not show that it is alive
 SILENCE = 5.0
-CALLERS = 32
+MOST_THREADS = 32
 DEAD = NodeState.DEAD
 # rows of the history that are kept
 MOST_KEPT = 20_000
@@ -37,7 +37,7 @@ COLUMNS = ("time", "consensus_distance", "distance", "error", "activations", "me
 
 @dataclass(frozen=True)
 class StatusAddress:
-    """A node to ask: its ``name``, if it is known, and where its status is served, if it is."""
+    """A node: its ``name``, if it is known, and the address of its status, if it has one."""
 
     name: str | None
     host: str
@@ -45,8 +45,8 @@ class StatusAddress:
 
 
 class PeersSource:
-    """Asks all ``places`` at every look, and remembers. ``network``: who they are, and who talks to whom; without it,
-    what the nodes themselves say of their neighbours."""
+    """Queries all ``places`` for every scene, and keeps a history. ``network``: the nodes and their links; without it,
+    these are taken from the links that the nodes report."""
 
     def __init__(self, places: Sequence[StatusAddress], network: NetworkFile | None = None, where: str = "") -> None:
         self.places, self.network, self.where = places, network, where
@@ -56,7 +56,7 @@ class PeersSource:
         self._began = time.monotonic()
         self._positions: tuple[bytes, NDArray[np.float64]] = b"", np.empty((0, 2))
         self._support: Support | None = None
-        self._pool = ThreadPoolExecutor(min(CALLERS, max(len(places), 1)), "status")
+        self._pool = ThreadPoolExecutor(min(MOST_THREADS, max(len(places), 1)), "status")
 
     @classmethod
     def of_file(cls, path: Path) -> PeersSource:
@@ -64,7 +64,7 @@ class PeersSource:
         network = NetworkFile.read(path)
         if all(node.status_port is None for node in network.nodes):
             raise NetworkError(
-                f"No node of {path} has a status port, so there is nothing to ask. Make the network with status=PORT "
+                f"No node of {path} has a status port, so there is nothing to show. Make the network with status=PORT "
                 "for the nodes on this machine."
             )
         return cls(
@@ -72,12 +72,12 @@ class PeersSource:
         )
 
     def scene(self) -> Scene:
-        """What the nodes say now."""
+        """The scene now."""
         answers = self._answers()
         names, edges = self._graph(answers)
         states = [self._state(name, answers) for name in names]
         estimates = {name: self._estimates[name] for name in names if name in self._estimates}
-        # those who cannot take part cannot come to agree either
+        # dead nodes do not count for the mean
         alive = [estimates[name] for name, one in zip(names, states, strict=True) if name in estimates and one != DEAD]
         mean = np.mean(alive or list(estimates.values()), axis=0) if estimates else np.empty(0)
         own = [np.array([estimates[name]]) if name in estimates else None for name in names]
@@ -99,13 +99,13 @@ class PeersSource:
             counts=self._counts(len(names), len(edges)),
         )  # fmt: skip
 
-    # ---- asking
+    # ---- queries
 
     def _answers(self) -> dict[str, Mapping[str, Any]]:
-        """What the nodes that answer say now, by name. Nodes of other networks are left out."""
+        """The status of the nodes that answer, by name. Nodes of other networks are left out."""
         there = [place for place in self.places if place.port is not None]
         answers: dict[str, Mapping[str, Any]] = {}
-        for place, (facts, estimate) in zip(there, self._pool.map(_asked, there), strict=True):
+        for place, (facts, estimate) in zip(there, self._pool.map(_fetched, there), strict=True):
             if facts is None or "links" not in facts or place.name not in (None, facts["name"]):
                 continue
             if self.network is not None and facts["fingerprint"] != self.network.fingerprint:
@@ -121,7 +121,7 @@ class PeersSource:
     def _graph(self, answers: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], NDArray[np.intp]]:
         if self.network is not None:
             return [node.name for node in self.network.nodes], self.network.network().edges
-        # those asked first, in the order they were named; then those they speak of
+        # the nodes that answered, in the given order; then their neighbours
         names = list(dict.fromkeys([*self._facts, *(peer for one in self._facts.values() for peer in one["links"])]))
         number = {name: place for place, name in enumerate(names)}
         pairs = {tuple(sorted((number[a], number[b]))) for a, one in self._facts.items() for b in one["links"]}
@@ -144,12 +144,12 @@ class PeersSource:
     def _staleness(
         self, names: Sequence[str], edges: NDArray[np.intp], answers: Mapping[str, Mapping[str, Any]]
     ) -> NDArray[np.float64]:
-        """That of the worse direction of each edge, as far as somebody can be asked."""
+        """That of the worse direction of each edge; NaN if neither of its nodes answers."""
         worse = []
         for i, j in edges:
             ways = ((names[i], names[j]), (names[j], names[i]))
-            said = [answers[a]["links"][b].get("silence") for a, b in ways if b in answers.get(a, {}).get("links", {})]
-            worse.append(max((np.inf if one is None else float(one) for one in said), default=np.nan))
+            ages = [answers[a]["links"][b].get("silence") for a, b in ways if b in answers.get(a, {}).get("links", {})]
+            worse.append(max((np.inf if one is None else float(one) for one in ages), default=np.nan))
         return np.array(worse, dtype=float)
 
     def _note(self, name: str, answers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -160,7 +160,7 @@ class PeersSource:
         connected = sum(link["state"] == LinkState.CONNECTED for link in links)
         return f"{facts['activations']:,} activations, {connected} of {len(links)} neighbours connected"
 
-    # ---- remembering
+    # ---- history
 
     def _remember(
         self, names: Sequence[str], edges: NDArray[np.intp], estimates: Mapping[str, NDArray[np.float64]],
@@ -208,18 +208,18 @@ class PeersSource:
         return Barycenter(self._support, mean, np.array([estimates[name] for name in owners]), owners)
 
     def _counts(self, size: int, links: int) -> dict[str, str]:
-        told = {"nodes": f"{size:,}", "links": f"{links:,}"}
+        found = {"nodes": f"{size:,}", "links": f"{links:,}"}
         if self._rows:
             last = dict(zip(COLUMNS, self._rows[-1], strict=True))
-            told |= {name: f"{last[name]:,.0f}" for name in ("activations", "messages")}
-            told["carried"] = in_bytes(last["bytes"])
-        return told
+            found |= {name: f"{last[name]:,.0f}" for name in ("activations", "messages")}
+            found["bytes sent"] = decimal(int(last["bytes"]))
+        return found
 
 
-def _asked(place: StatusAddress) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _fetched(place: StatusAddress) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     assert place.port is not None
-    facts = ask(place.port, PATIENCE, place.host)
-    return facts, None if facts is None else ask(place.port, PATIENCE, place.host, "/estimate")
+    facts = query(place.port, ANSWER_LIMIT, place.host)
+    return facts, None if facts is None else query(place.port, ANSWER_LIMIT, place.host, "/estimate")
 
 
 def _fresh(link: Mapping[str, Any]) -> bool:
@@ -231,5 +231,5 @@ def _status(states: Sequence[NodeState]) -> str:
     if all(one is NodeState.UNKNOWN for one in states):
         return "No node answers yet."
     counts = {one: sum(found is one for found in states) for one in NodeState}
-    told = ", ".join(f"{count} {one}" for one, count in counts.items() if count)
-    return f"{len(states)} nodes: {told}."
+    found = ", ".join(f"{count} {one}" for one, count in counts.items() if count)
+    return f"{len(states)} nodes: {found}."

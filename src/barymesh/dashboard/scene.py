@@ -1,4 +1,4 @@
-"""What the page shows at one moment, whatever it was learnt from."""
+"""What the page shows at one moment, from any source."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from barymesh.support.points import Support
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
 
-# what a page can show, and a browser bear
+# the most that a page shows
 MOST_NODES, MOST_EDGES, MOST_ROWS = 2000, 4000, 1000
 
 
 @dataclass(frozen=True)
 class NodeTable:
     """The nodes that are drawn: ``names (m,)``, ``positions (m, 2)``, ``errors (m,)`` (total variation from the mean of
-    all, NaN where unknown), ``states (m,)``, ``edges (E, 2)`` between them and ``staleness (E,)``, seconds since what
-    was last heard over each was sent (NaN where unknown). ``notes``: further words about each. ``total``, ``links``:
-    how many there are, drawn or not."""
+    all, NaN where unknown), ``states (m,)``, ``edges (E, 2)`` between them and ``staleness (E,)``, seconds since the
+    last message received over each was sent (NaN where unknown). ``notes``: further text about each. ``total``,
+    ``links``: how many there are, drawn or not."""
 
     names: Sequence[str]
     positions: Floats
@@ -47,7 +47,7 @@ class NodeTable:
 
 @dataclass(frozen=True)
 class Barycenter:
-    """What the nodes believe: ``estimates (k, n)`` of the nodes with the names ``owners``, their ``mean (n,)`` over all
+    """What the nodes know: ``estimates (k, n)`` of the nodes with the names ``owners``, their ``mean (n,)`` over all
     nodes, on the ``support``."""
 
     support: Support
@@ -79,7 +79,7 @@ class Source(Protocol):
 
 
 def thinned(columns: Columns, most: int = MOST_ROWS) -> dict[str, Floats]:
-    """At most so many rows, evenly picked, with the first and the last."""
+    """At most so many rows, evenly spaced, with the first and the last."""
     rows = max((column.size for column in columns.values()), default=0)
     kept = evenly(rows, most)
     return {name: column[kept] for name, column in columns.items()}

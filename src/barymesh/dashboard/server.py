@@ -1,6 +1,6 @@
-"""The server of the page: for this machine only, or for whoever knows the token.
+"""The server of the page: for this machine only, or for clients that have the token.
 
-Every request passes one door (``Guarded``): pages, scripts and the socket over which the figures are kept up to date.
+Every request is checked in one place (``GuardedApplication``): pages, scripts and the socket that updates the figures.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from tornado.ioloop import IOLoop
 from tornado.web import RequestHandler
 
 from barymesh.dashboard.page import make_page
+from barymesh.dashboard.poller import ScenePoller
 from barymesh.dashboard.scene import Source
-from barymesh.dashboard.watch import Watch
 from barymesh.errors import OptionError
 
-# names under which a page of this machine may be asked for
-HERE = ("127.0.0.1", "localhost", "::1")
+# the host names of a page that is served to this machine only
+LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 # fit for addresses and cookies, and not guessed at once
 TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
-# seconds that those who look have to hear the last news
-FAREWELL = 0.2
+# seconds for the last update to reach the browsers
+CLOSE_DELAY = 0.2
 
 
 @dataclass(frozen=True)
-class Door:
-    """Who is let in. ``host``: the address to listen at; ``port``: 0 for any free one. ``token``: what visitors must
-    show; None, on this machine only, for nothing."""
+class AccessPolicy:
+    """Which requests are accepted. ``host``: the address to listen at; ``port``: 0 for any free one. ``token``: what
+    clients must show; None, on this machine only, for no token."""
 
     host: str = "127.0.0.1"
     port: int = 0
     token: str | None = None
 
     @classmethod
-    def checked(cls, host: str, port: int, token: str | None) -> Door:
-        """A door that is safe: beyond this machine there is always a token."""
+    def checked(cls, host: str, port: int, token: str | None) -> AccessPolicy:
+        """A safe policy: beyond this machine there is always a token."""
         if token is not None and not TOKEN.fullmatch(token):
             raise OptionError(
                 "The token must be 8 or more letters, digits, '-' or '_'. Leave it out to get a good one."
@@ -61,14 +61,14 @@ class Door:
         return cls(host, port, token)
 
     def refusal(self, request: HTTPServerRequest) -> tuple[int, str] | None:
-        """Why a request is not answered: code and words."""
-        asked = urlsplit(f"//{request.host}")
+        """Why a request is refused: code and text; None if it is not."""
+        address = urlsplit(f"//{request.host}")
         # a web page must not read this under a name of its own that it points to this machine
-        if _is_local(self.host) and asked.hostname not in HERE:
-            return 403, "This page is for the machine it runs on: ask for it as localhost.\n"
+        if _is_local(self.host) and address.hostname not in LOCAL_NAMES:
+            return 403, "This page is for the machine it runs on: open it as localhost.\n"
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
-            return 403, "Another page asked for this.\n"
+            return 403, "The request comes from another page.\n"
         if self.token is not None and not self._knows(request):
             return 401, "A token is needed: open the address that 'barymesh dashboard' printed.\n"
         return None
@@ -90,22 +90,22 @@ class Door:
 
     @property
     def cookie(self) -> str:
-        """Browsers do not tell apart ports: one name for each."""
+        """The name of the cookie: one for each port, as browsers share cookies between ports."""
         return f"barymesh-{self.port}"
 
 
-class Guarded(BokehTornado):  # type: ignore[misc]
-    """A Bokeh application behind a door."""
+class GuardedApplication(BokehTornado):  # type: ignore[misc]
+    """A Bokeh application that checks every request."""
 
-    door: Door
+    policy: AccessPolicy
 
     def find_handler(self, request: HTTPServerRequest, **more: Any) -> Any:
-        """The one place that every request goes through."""
-        refusal = self.door.refusal(request)
+        """The handler of a request: every request passes here."""
+        refusal = self.policy.refusal(request)
         if refusal is not None:
-            return self.get_handler_delegate(request, _Refuse, {"refusal": refusal})
-        if self.door.token is not None and self.door.given(request):
-            return self.get_handler_delegate(request, _Keep, {"door": self.door})
+            return self.get_handler_delegate(request, _RefusalHandler, {"refusal": refusal})
+        if self.policy.token is not None and self.policy.given(request):
+            return self.get_handler_delegate(request, _CookieHandler, {"policy": self.policy})
         return super().find_handler(request, **more)
 
     def resources(self, absolute_url: str | bool | None = None) -> Resources:
@@ -115,7 +115,7 @@ class Guarded(BokehTornado):  # type: ignore[misc]
         return found
 
 
-class _Refuse(RequestHandler):
+class _RefusalHandler(RequestHandler):
     def initialize(self, refusal: tuple[int, str]) -> None:
         self.refusal = refusal
 
@@ -126,32 +126,32 @@ class _Refuse(RequestHandler):
         self.finish(self.refusal[1])
 
 
-class _Keep(RequestHandler):
-    """Take the token out of the address, where it could be read over a shoulder, and into a cookie."""
+class _CookieHandler(RequestHandler):
+    """Move the token from the address, where others could read it, into a cookie."""
 
-    def initialize(self, door: Door) -> None:
-        self.door = door
+    def initialize(self, policy: AccessPolicy) -> None:
+        self.policy = policy
 
     def get(self) -> None:
-        self.set_cookie(self.door.cookie, self.door.token or "", httponly=True, samesite="Lax", path="/")
+        self.set_cookie(self.policy.cookie, self.policy.token or "", httponly=True, samesite="Lax", path="/")
         self.redirect("/")
 
 
-async def serve(source: Source, door: Door, ready: Callable[[str], None], over: asyncio.Event) -> None:
-    """Serve until Ctrl-C, SIGTERM, or ``over``. ``ready`` is told the address."""
+async def serve(source: Source, policy: AccessPolicy, ready: Callable[[str], None], over: asyncio.Event) -> None:
+    """Serve until Ctrl-C, SIGTERM, or ``over``. ``ready`` is called with the address."""
     loop = asyncio.get_running_loop()
-    listening = _bound(door)
-    door = replace(door, port=listening.getsockname()[1])
-    # what it would say of visitors who come and go is of no use to anybody
+    listening = _bound(policy)
+    policy = replace(policy, port=listening.getsockname()[1])
+    # messages about clients that connect and leave are of no use
     for name in ("bokeh", "tornado.access", "tornado.application"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    with Watch(source) as watch:
-        # origins are looked at by the door, and more strictly
-        application = Guarded(
-            {"/": lambda document: make_page(document, watch)}, extra_websocket_origins=["*"],
+    with ScenePoller(source) as poller:
+        # the policy checks the origins, and more strictly
+        application = GuardedApplication(
+            {"/": lambda document: make_page(document, poller)}, extra_websocket_origins=["*"],
             stats_log_frequency_milliseconds=10**9,
         )  # fmt: skip
-        application.door = door
+        application.policy = policy
         http = HTTPServer(application)
         http.add_sockets([listening])
         server = BaseServer(IOLoop.current(), application, http)
@@ -159,34 +159,34 @@ async def serve(source: Source, door: Door, ready: Callable[[str], None], over: 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, over.set)
         try:
-            ready(_address(door))
+            ready(_address(policy))
             await over.wait()
         finally:
             server.stop(wait=False)
-            await asyncio.sleep(FAREWELL)
+            await asyncio.sleep(CLOSE_DELAY)
             await http.close_all_connections()
 
 
-def _bound(door: Door) -> socket.socket:
-    family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
+def _bound(policy: AccessPolicy) -> socket.socket:
+    family = socket.AF_INET6 if ":" in policy.host else socket.AF_INET
     try:
-        listening = socket.create_server((door.host, door.port), family=family)
+        listening = socket.create_server((policy.host, policy.port), family=family)
         listening.setblocking(False)
         return listening
     except OSError as error:
         raise OptionError(
-            f"The dashboard cannot listen at {door.host}:{door.port}: {error.strerror or error}. Choose another "
+            f"The dashboard cannot listen at {policy.host}:{policy.port}: {error.strerror or error}. Choose another "
             "--port, 0 for any free one, or another --host."
         ) from error
 
 
-def _address(door: Door) -> str:
-    host = door.host
+def _address(policy: AccessPolicy) -> str:
+    host = policy.host
     if host in ("0.0.0.0", "::", ""):
         host = socket.gethostname()
     elif ":" in host:
         host = f"[{host}]"
-    return f"http://{host}:{door.port}/" + ("" if door.token is None else f"?token={door.token}")
+    return f"http://{host}:{policy.port}/" + ("" if policy.token is None else f"?token={policy.token}")
 
 
 def _is_local(host: str) -> bool:
@@ -199,5 +199,5 @@ def _is_local(host: str) -> bool:
 
 
 def _same(shown: str, token: str) -> bool:
-    """In a time that does not tell how much of it was right."""
+    """A comparison whose time does not depend on how much of the token is right."""
     return hmac.compare_digest(shown.encode(), token.encode())

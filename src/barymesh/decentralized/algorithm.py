@@ -117,8 +117,8 @@ class Algorithm(ABC, Generic[S]):
         return np.zeros(self.nodes.count, dtype=bool)
 
     def node_errors(self, state: S) -> Floats | None:
-        """``(k,)``: how far each node believes to be from the barycenter, in L1, from its own residual and its
-        neighbours' messages; None if nodes cannot know."""
+        """``(k,)``: each node's estimate of its L1 distance from the barycenter, from its own residual and its
+        neighbours' messages; None if the method has none."""
         return None
 
 

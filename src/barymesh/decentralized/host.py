@@ -15,7 +15,7 @@ from barymesh.problem import Problem
 from barymesh.state import S
 from barymesh.transport import wire
 
-# so many lives of a node can be told apart by the counts of its activations
+# the number of lives of a node that the counts of its activations distinguish
 LIVES = 2**20
 
 
@@ -36,13 +36,27 @@ class Traffic:
 @dataclass(frozen=True)
 class View:
     """What nodes know: their ``duals (k, n)``, the ``values (k,)`` of their dual functions there, their ``estimates (k,
-    n)`` of the barycenter, and how far they believe to be from it, ``errors (k,)`` in L1, NaN where they cannot
-    tell."""
+    n)`` of the barycenter, and their own estimates of the distance from it, ``errors (k,)`` in L1, NaN where
+    there is none."""
 
     duals: Floats
     values: Floats
     estimates: Floats
     errors: Floats
+
+    def part(self, rows: Indices) -> View:
+        """What the nodes in these rows know."""
+        return View(self.duals[rows], self.values[rows], self.estimates[rows], self.errors[rows])
+
+    def barycenter(self, weights: Floats) -> Floats:
+        """``(n,)``: the mean of the estimates with these weights ``(k,)``."""
+        p = weights @ self.estimates
+        return np.asarray(p / p.sum())
+
+    def feasible_potentials(self, weights: Floats, reg: float) -> Floats:
+        """``(k, n)``: the duals in units of reg, without their mean: the bounds of a certificate hold for duals with
+        ``sum_i w_i lam_i = 0`` only."""
+        return np.asarray((self.duals - weights @ self.duals) / reg)
 
 
 class Host(Generic[S]):
@@ -59,7 +73,7 @@ class Host(Generic[S]):
         self.state: S = algorithm.start()
         if incarnation > 1:
             for row in range(self.nodes.count):
-                # the others may know it from before, and have continued without it
+                # the neighbours may know it from before, and have continued without it
                 algorithm.reset(self.state, row)
         self.counts = np.full(self.nodes.count, (incarnation % LIVES) * LIFE, dtype=np.int64)
 

@@ -11,7 +11,7 @@ begins a new epoch, in which all nodes choose their parents anew.
 
 **Stopping.** Reports also carry the largest error of a node, the oldest target that any of it refers to, and a check of
 whether all nodes are in the sums. So the root knows when all nodes are within the tolerance of a target that no longer
-moves, and says so along with it. While a node is missing, nobody stops.
+moves, and sends that along with it. While a node is missing, no node stops.
 
 **What is sent.** The sums are private: they go to the parent only. The header and the target go to all neighbours.
 """
@@ -201,7 +201,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         covered = header[kernels.COVERED] > 0
         incomplete = not covered and (state.settled[row] or state.newcomer[row])
         if state.away[row] or state.done[row] or incomplete:
-            # the tree covers some nodes only: better the old target than one of theirs
+            # the tree covers some nodes only: the old target is better than one from these
             return
         complete = bool(header[kernels.OLDEST] >= state.checkpoint[row])
         average = message[self.private] / header[kernels.WEIGHT]
@@ -223,8 +223,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         message[self.private.stop :] = answer.target
 
     def _remaining(self, state: TreeState[S], row: int, left: float) -> float:
-        """What was left to do a time round the loop ago shrank to ``left``: if it goes on shrinking like that, all
-        steps to come add up to ``left / (1 - rate)``. Where the iteration crawls, ``left`` alone is far too little."""
+        """The remaining distance, one time round the loop ago, has shrunk to ``left``. If it keeps shrinking at this
+        rate, all steps to come add up to ``left / (1 - rate)``. Where the iteration crawls, ``left`` alone is far too
+        little."""
         ratio = left / max(state.left[row], TINY)
         state.rate[row] = min(max(ratio, FORGETTING * state.rate[row]), SLOWEST)
         state.left[row] = left
@@ -252,7 +253,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         self.method.change(state.own, row, measure)
         state.changed[row] = state.stamp[row]
         if state.done[row] > 0:
-            # all nodes that have stopped must learn of it: a new epoch reaches them
+            # all nodes that have stopped must be informed: a new epoch reaches them
             self.join(state, row)
 
     def stopped(self, state: TreeState[S]) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ NUMBERS = 4
 
 
 class NodeMemory:
-    """Packs and unpacks the memory of a host; ``about`` tells its run from others."""
+    """Packs and unpacks the memory of a host; ``about`` identifies its run."""
 
     def __init__(self, host: Host[Any], transport: SocketTransport, about: str) -> None:
         self.host, self.transport = host, transport
@@ -53,4 +53,4 @@ class NodeMemory:
             stored[name] = np.frombuffer(kept, array.dtype, array.size, place).reshape(array.shape)
             place += array.nbytes
         host.state.restore(stored)
-        transport.links.recall(transport.marks)
+        transport.links.restore_marks(transport.marks)

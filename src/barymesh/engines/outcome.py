@@ -21,17 +21,14 @@ def network_result(
     algorithm: Algorithm[Any], recorder: Recorder, view: View, members: NDArray[np.bool_], certificate: Certificate, *,
     status: Status, activations: int, traffic: Traffic, seconds: float,
 ) -> Result:  # fmt: skip
-    """The Result of the nodes that are ``members (m,)`` at the end."""
-    rows, problem = np.flatnonzero(members), recorder.problem
-    weights = recorder.weights(members)[rows]
-    p = weights @ view.estimates[rows]
-    network = recorder.network
-    errors = view.errors[rows]
+    """The Result of the nodes that are ``members (m,)`` at the end; ``view``: what these know."""
+    problem, network = recorder.problem, recorder.network
+    weights = recorder.weights(members)[members]
     result = certified_result(
-        p=p / p.sum(),
+        p=view.barycenter(weights),
         support=problem.support,
-        node_weights=view.estimates[rows],
-        duals=view.duals[rows],
+        node_weights=view.estimates,
+        duals=view.duals,
         weights=weights,
         reg=problem.reg,
         certificate=certificate,
@@ -43,9 +40,9 @@ def network_result(
         messages=traffic.messages,
         bytes=traffic.bytes,
         recording_seconds=recorder.seconds,
-        network=network if members.all() else network.among(members),
+        network=network.among(members),
         snapshots=recorder.kept_snapshots,
-        node_errors=None if np.isnan(errors).any() else errors,
+        node_errors=None if np.isnan(view.errors).any() else view.errors,
     )
     if not algorithm.conserves:
         warn_of_drift(algorithm.name, result.feasibility)

@@ -55,7 +55,7 @@ class Process(WorkerHandle):
 
     def _start(self) -> None:
         if self.starts == MOST_STARTS:
-            self.give_up("Its last error is on the terminal.")
+            self.fail("Its last error is on the terminal.")
         self.starts += 1
         context = get_context("spawn")
         self.line, theirs = context.Pipe()
@@ -64,22 +64,22 @@ class Process(WorkerHandle):
             self.process.start()
         theirs.close()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         try:
             while self.line.poll():
-                self.take(self.line.recv())
+                self.receive(self.line.recv())
         except (EOFError, ConnectionResetError):
             self.process.join()
             self._start()
             if self.request is not None:
-                self.ask(self.request)
+                self.request_certificate(self.request)
 
-    def ask(self, request: CertificateRequest) -> None:
-        super().ask(request)
+    def request_certificate(self, request: CertificateRequest) -> None:
+        super().request_certificate(request)
         try:
             self.line.send(request)
         except (BrokenPipeError, ConnectionResetError):
-            # it is dead: the next look starts it again, and asks again
+            # it is dead: the next poll starts it again, and repeats the request
             return
 
     def end(self) -> None:
@@ -92,12 +92,12 @@ class Process(WorkerHandle):
 
 
 def _endpoint(folder: str, number: int) -> str:
-    """Where a worker listens: a socket in a folder that nobody else can open."""
+    """Where a worker listens: a socket in a folder that no other user can open."""
     return f"ipc://{folder}/{number}"
 
 
 def _work(assignment: Assignment, folder: str, line: Connection) -> None:
-    """The life of a worker: run until the caller ends it, or is gone."""
+    """Run a worker until the caller ends it, or is gone."""
     # Ctrl-C is for the caller, which ends its workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,8 +1,8 @@
 """The machines of a Ray cluster: Ray places, supervises and restarts the workers; their messages go through links of
 their own, always encrypted.
 
-Ray restores no state. A worker that is started again on the same machine goes on from what it kept there; on another
-it begins as a new one, and the others take it in. Its key pair is new each time, and never leaves it.
+Ray restores no state. A worker that is started again on the same machine continues from its state file; on another
+machine it begins as a new node, which the others admit. Its key pair is new each time, and never leaves it.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def _there(
     places: list[str | None], options: RunOptions
 ) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], WorkerHandle]]]:
     """``places``: the machine of each node, None for any."""
-    crew: dict[int, Actor] = {}
+    actors: dict[int, Actor] = {}
     with connected(options.address, min(options.workers or available_cores(), len(places))) as own:
 
         def launch(assignment: Assignment) -> WorkerHandle:
             host, folder = (None, options.folder) if own is None else (LOOPBACK, options.folder or own)
-            crew[assignment.number] = Actor(assignment, crew, host, places[assignment.nodes[0]], folder)
-            return crew[assignment.number]
+            actors[assignment.number] = Actor(assignment, actors, host, places[assignment.nodes[0]], folder)
+            return actors[assignment.number]
 
         yield placed_shares(places, options.workers), launch
 
@@ -119,7 +119,7 @@ def _join(address: str, quiet: dict[str, Any]) -> None:
         refused = isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)
         if refused or "AuthToken" in str(error.__cause__):
             raise NetworkError(
-                f"The Ray cluster at {address} asks for its token, and there is none here, or another one. Put it into "
+                f"The Ray cluster at {address} requires its token, and there is none here, or another one. Put it into "
                 "~/.ray/auth_token, into the file that RAY_AUTH_TOKEN_PATH names, or into RAY_AUTH_TOKEN."
             ) from error
         raise NetworkError(
@@ -150,7 +150,7 @@ def _settings_kept() -> Iterator[None]:
 
 
 def _set(**settings: str | None) -> None:
-    """Ray reads these settings once, when it is loaded, so it must be assignment to read them again."""
+    """Ray reads these settings once, when it is loaded, so it has to be made to read them again."""
     from ray._raylet import AuthenticationTokenLoader, Config
 
     for name, value in settings.items():
@@ -190,37 +190,37 @@ def placed_shares(places: list[str | None], workers: int | None) -> list[tuple[i
     return shares
 
 
-# ---- a worker, as the caller sees it
+# ---- a worker, in the process of the caller
 
 
 @dataclass(frozen=True)
 class Contact:
-    """How to reach a worker in its present life."""
+    """How to reach a worker since its last start."""
 
     endpoint: str
     public_key: str
 
 
 class Actor(WorkerHandle):
-    """A worker that Ray supervises. There is one call to it at a time; the first of each life opens its links."""
+    """A worker that Ray supervises. There is one call to it at a time; the first after each start opens its links."""
 
     def __init__(
         self,
         assignment: Assignment,
-        crew: dict[int, Actor],
+        actors: dict[int, Actor],
         host: str | None,
         place: str | None,
         folder: str | Path | None,
     ) -> None:
         super().__init__(assignment)
-        self.crew = crew
+        self.actors = actors
         self.contact: Contact | None = None
         self.opening, self.failures = True, 0
         self.call: Any = None
         self.due = 0.0
-        self.meetings: list[Any] = []
+        self.connecting: list[Any] = []
         self.actor = (
-            ray.remote(Station)
+            ray.remote(RemoteWorker)
             .options(
                 num_cpus=1,
                 max_restarts=MOST_STARTS - 1,
@@ -231,8 +231,8 @@ class Actor(WorkerHandle):
             .remote(assignment, host, folder)
         )
 
-    def look(self) -> None:
-        self._attend_meetings()
+    def poll(self) -> None:
+        self._check_connections()
         if self.call is None:
             if time.monotonic() >= self.due:
                 self.call = self._next_call()
@@ -242,14 +242,14 @@ class Actor(WorkerHandle):
         done, self.call = self.call, None
         self.due = time.monotonic() + min(self.assignment.options.record_every, REPORT)
         try:
-            said = _got(done)
+            answer = _got(done)
         except RayActorError as error:
             self._lost(error)
             return
         if self.opening:
-            self._meet(said)
+            self._connect(answer)
         else:
-            self.take(said)
+            self.receive(answer)
 
     def _next_call(self) -> Any:
         if self.opening:
@@ -259,32 +259,32 @@ class Actor(WorkerHandle):
         return self.actor.report.remote()
 
     def _lost(self, error: RayActorError) -> None:
-        """It died, or is about to live again; one that died for good says so at every call."""
+        """The actor died, or is being restarted. One that will not be restarted raises ActorDiedError at every call."""
         self.failures += self.opening and isinstance(error, ActorDiedError)
         if self.failures == MOST_STARTS:
-            self.give_up(f"Ray says: {' '.join(str(error).split())}")
+            self.fail(f"Ray reports: {' '.join(str(error).split())}")
         self.opening = True
 
-    def ask(self, request: CertificateRequest) -> None:
-        super().ask(request)
+    def request_certificate(self, request: CertificateRequest) -> None:
+        super().request_certificate(request)
         self.due = 0.0
 
-    def _meet(self, contact: Contact) -> None:
-        """Tell it and its neighbours of one another."""
+    def _connect(self, contact: Contact) -> None:
+        """Connect it with its neighbours, in both directions."""
         self.opening, self.failures = False, 0
         self.contact = contact
-        for other in (self.crew[k] for k in self.assignment.around if k in self.crew):
+        for other in (self.actors[k] for k in self.assignment.around if k in self.actors):
             if other.contact is not None:
-                self.meetings.append(self.actor.meet.remote(other.assignment.number, other.contact))
-                self.meetings.append(other.actor.meet.remote(self.assignment.number, contact))
+                self.connecting.append(self.actor.connect.remote(other.assignment.number, other.contact))
+                self.connecting.append(other.actor.connect.remote(self.assignment.number, contact))
 
-    def _attend_meetings(self) -> None:
-        """Whoever died in between meets them all again; other errors must not get lost."""
-        if self.meetings:
-            held, self.meetings = ray.wait(self.meetings, num_returns=len(self.meetings), timeout=0)
-            for meeting in held:
+    def _check_connections(self) -> None:
+        """Raise the errors of the connections requested. An actor that died is connected again when it restarts."""
+        if self.connecting:
+            done, self.connecting = ray.wait(self.connecting, num_returns=len(self.connecting), timeout=0)
+            for call in done:
                 with suppress(RayActorError):
-                    _got(meeting)
+                    _got(call)
 
     def end(self) -> None:
         # Ray may be gone already
@@ -306,8 +306,8 @@ def _got(call: Any) -> Any:
 # ---- a worker, where it runs
 
 
-class Station:
-    """Made anew in every life of the worker. ``host``: the address to listen at, None for that of the machine."""
+class RemoteWorker:
+    """Created at every start of the worker. ``host``: the address to listen at, None for that of the machine."""
 
     def __init__(self, assignment: Assignment, host: str | None, folder: str | Path | None) -> None:
         self.assignment, self.host = assignment, host
@@ -337,11 +337,11 @@ class Station:
     def _keep(self, report: Snapshot) -> None:
         self.latest = report
 
-    async def meet(self, number: int, contact: Contact) -> None:
-        """A neighbour is there, perhaps in a new life."""
+    async def connect(self, number: int, contact: Contact) -> None:
+        """Connect to a neighbour, which may have been restarted."""
         async with self.changing:
             known = self.contacts.get(number)
-            # one that is not open yet is assignment of all when it is
+            # one that is not open yet is connected to all neighbours when it opens
             if self.contact is None or known == contact:
                 return
             neighbour = self.assignment.neighbour(number, contact.endpoint, contact.public_key)
@@ -356,12 +356,12 @@ class Station:
             self.work.result()
         return self.latest
 
-    async def answer(self, asked: CertificateRequest) -> Certificate:
+    async def answer(self, request: CertificateRequest) -> Certificate:
         """Its share of the certificate."""
-        return await asyncio.to_thread(self.worker.certify, asked)
+        return await asyncio.to_thread(self.worker.certify, request)
 
     async def leave(self) -> None:
-        """Stop, and leave no file behind."""
+        """Stop, and remove all files."""
         # one that is about to open would make its files again
         async with self.changing:
             if self.contact is not None:

@@ -60,8 +60,7 @@ class Recorder:
                 f"The duals are no longer finite numbers at time {now:.6g}. If a step was given, it is too large: give "
                 "a smaller one, or leave it out."
             )
-        mean = weights @ p
-        mean = mean / mean.sum()
+        mean = view.barycenter(weights)
         known = self.reference
         row = (
             now,

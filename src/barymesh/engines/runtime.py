@@ -1,4 +1,4 @@
-"""A process at work: its nodes act on their own clock, on whatever has arrived, and never wait for others.
+"""The main loop of a process: its nodes act on their own clock, on the messages that have arrived, and never wait.
 
 What the nodes must remember is on disk before the messages that depend on it leave. So a process may be killed at any
 instant: when it starts again it continues from there, and the others never receive two different messages under one
@@ -40,12 +40,12 @@ _log = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
 
-class Ending(StrEnum):
+class StopReason(StrEnum):
     """Why a process ended its work."""
 
     CONVERGED = "the network has converged to the tolerance"
     OUT_OF_TIME = "the duration is over"
-    STOPPED = "it was asked to stop"
+    STOPPED = "it received a request to stop"
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Pace:
 @dataclass(frozen=True)
 class Snapshot:
     """What the nodes of a process know now. ``weights (k, n)``: their estimates of the barycenter; ``duals (k, n)``,
-    and the ``values (k,)`` of their dual functions there; ``errors (k,)``: how far they believe to be from the
-    barycenter, in L1, NaN where they cannot tell; ``activations`` of all nodes together, and the ``messages`` and
-    ``bytes`` that they have sent, since they last began without their memory."""
+    and the ``values (k,)`` of their dual functions there; ``errors (k,)``: their own estimates of the distance
+    from the barycenter, in L1, NaN where there is none; ``activations`` of all nodes together, and the ``messages``
+    and ``bytes`` that they have sent, since they last began without their memory."""
 
     nodes: NDArray[np.intp]
     weights: Floats
@@ -105,9 +105,9 @@ class Place:
 class Runtime:
     """Runs an algorithm on its nodes, whose measures the ``problem`` has.
 
-    ``began``: when the run began, in seconds since 1970: from it, and the pace, nodes tell how often the others have
-    acted, and incarnations are told apart. ``state_file``: where the nodes' memory is kept, None for nowhere;
-    ``about``: what tells this memory from that of other runs. ``incarnation``: by default it follows from ``began``.
+    ``began``: when the run began, in seconds since 1970: from it, and the pace, nodes compute how often the others have
+    acted, and incarnations are distinguished. ``state_file``: where the nodes' memory is kept, None for nowhere;
+    ``about``: identifies the run that the memory belongs to. ``incarnation``: by default it follows from ``began``.
     """
 
     def __init__(
@@ -150,15 +150,15 @@ class Runtime:
         self.snapshot()
 
     def stop(self) -> None:
-        """Ask it to end after the activation at hand."""
+        """Stop after the current activation."""
         self._stop.set()
 
     async def run(
         self, *, duration: float | None = None, linger: float | None = None,
         every: float = 1.0, report: Callable[[Snapshot], None] | None = None,
-    ) -> Ending:  # fmt: skip
+    ) -> StopReason:  # fmt: skip
         """Work until ``duration`` seconds are over, until ``linger`` seconds after the nodes know that the network has
-        converged (None: go on, as others may still need their messages, or bring new data), or until asked to stop.
+        converged (None: continue, as others may still need their messages, or have new data), or until ``stop``.
 
         ``report`` is called with a Snapshot every so many seconds, and at the end.
         """
@@ -173,12 +173,12 @@ class Runtime:
                 self.store.write(self.memory.pack())
             self.host.send(batch, messages)
             converged = (converged or now) if self.host.stopped.all() else None
-            ending = self._ending(now - started, duration, converged and now - converged, linger)
-            if report is not None and (now - reported >= every or ending is not None):
+            reason = self._stop_reason(now - started, duration, converged and now - converged, linger)
+            if report is not None and (now - reported >= every or reason is not None):
                 report(self.snapshot())
                 reported = now
-            if ending is not None:
-                return ending
+            if reason is not None:
+                return reason
             due = max(due + self._wait(), time.monotonic())
             await self._until(due)
 
@@ -224,15 +224,15 @@ class Runtime:
             except TimeoutError:
                 return
 
-    def _ending(
+    def _stop_reason(
         self, seconds: float, duration: float | None, since_converged: float | None, linger: float | None
-    ) -> Ending | None:
+    ) -> StopReason | None:
         if self._stop.is_set():
-            return Ending.STOPPED
+            return StopReason.STOPPED
         if linger is not None and since_converged is not None and since_converged >= linger:
-            return Ending.CONVERGED
+            return StopReason.CONVERGED
         if duration is not None and seconds >= duration:
-            return Ending.OUT_OF_TIME
+            return StopReason.OUT_OF_TIME
         return None
 
 

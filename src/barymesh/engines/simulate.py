@@ -21,7 +21,7 @@ from barymesh.exact.reference import as_reference
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
-from barymesh.progress import following_time
+from barymesh.progress import time_progress
 from barymesh.result import Result
 from barymesh.scenario.delays import Delay
 from barymesh.scenario.events import Plan
@@ -29,7 +29,7 @@ from barymesh.scenario.events import plan as plan_events
 from barymesh.scenario.faults import FaultTable, fault_table
 from barymesh.scenario.schedules import Schedule
 
-# support points whose costs to one another tell two costs apart
+# support points whose costs to one another identify a cost
 FEW_POINTS = 16
 
 
@@ -44,20 +44,17 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     # last, because it may take long: whatever is wrong with the options has been reported by now
     final = _members_problem(simulation, options.duration)
     simulation.recorder.reference = as_reference(options.reference, final)
-    with following_time(options.duration, options.method, bool(options.progress), options.callback) as watch:
+    with time_progress(options.duration, options.method, bool(options.progress), options.callback) as watch:
         status = simulation.run(options.duration, watch)
     if options.checkpoint is not None:
         simulation.save(options.checkpoint)
     members = simulation.members()
     rows = np.flatnonzero(members)
     weights = simulation.recorder.weights(members)[rows]
-    view, known = simulation.view(), simulation.known(rows)
-    # bounds hold for feasible duals only
-    x = (view.duals[rows] - weights @ view.duals[rows]) / problem.reg
-    p = weights @ view.estimates[rows]
-    p = p / p.sum()
-    oracle = known.float64_oracle
-    certificate = certify(oracle, weights, x, oracle.evaluate(x)[1], p, known.largest_cost())
+    view, known = simulation.view().part(rows), simulation.known(rows)
+    x, oracle = view.feasible_potentials(weights, problem.reg), known.float64_oracle
+    log_p = oracle.evaluate(x)[1]
+    certificate = certify(oracle, weights, x, log_p, view.barycenter(weights), known.largest_cost())
     return network_result(
         simulation.algorithm, simulation.recorder, view, members, certificate,
         status=status,

@@ -1,8 +1,8 @@
 """Virtual time on one machine: any algorithm on any network, delays, schedule and faults; repeatable to the last bit.
 
-Activations are taken from the schedule in slabs. Who receives what by when does not depend on the algorithm's numbers,
-so it is looked up first; then activations that do not depend on one another run as one batch. That is exact: every
-node computes what it would compute if events were carried out one at a time.
+Activations are taken from the schedule in slabs. Which messages have arrived by when does not depend on the algorithm's
+numbers, so it is looked up first; then activations that do not depend on one another run as one batch. That is exact:
+every node computes what it would compute if events were carried out one at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from barymesh.status import Status
 SLAB_ACTIVATIONS = 4096
 # activations carried out together: enough for all threads, few enough to stay in the cache
 BATCH = 1024
-# seconds: a round takes some time even where no message does, or time would stand still
+# seconds: a round takes some time even where no message does, or time would not advance
 LEAST_ROUND = 2.0**-6
 FORMAT = 2
 
@@ -121,7 +121,7 @@ class Simulation(ABC, Generic[S]):
         """Continue from what ``_parts`` gave."""
 
     def run(self, until: float, callback: Callback | None = None) -> Status:
-        """Run to virtual time ``until``, recording on the way and at the end. Ctrl-C stops after the slab at hand.
+        """Run to virtual time ``until``, recording on the way and at the end. Ctrl-C stops after the current slab.
 
         ``callback`` is called after every record; True stops the run. The run has converged once all nodes have
         stopped by themselves, none of them lost, and no event is to come.

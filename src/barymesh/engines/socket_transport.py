@@ -14,7 +14,7 @@ from barymesh.transport.sockets import Links
 class SocketTransport(Transport):
     """Keeps the newest message ``(width,)`` of every neighbour of the hosted ``nodes``.
 
-    ``sequence``: how often the nodes have sent; messages are told apart by (incarnation, sequence).
+    ``sequence``: how often the nodes have sent; messages are identified by (incarnation, sequence).
     """
 
     def __init__(self, nodes: Nodes, links: Links, width: int, incarnation: int) -> None:

@@ -1,7 +1,7 @@
 """Workers as their caller sees them: their assignments, how their reports are put together, and when a run is over.
 
 The caller takes no part in the computation, and needs no measures: nodes receive messages of their neighbours only,
-find out by themselves when to stop, and certify the outcome together, each with its own part of the bounds.
+detect by themselves when to stop, and certify the result together, each with its own part of the bounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
-from barymesh.progress import following_time
+from barymesh.progress import time_progress
 from barymesh.record import Callback, NodeDetails, NodeState, Record
 from barymesh.result import Result
 from barymesh.status import Status
@@ -41,8 +41,8 @@ Floats = NDArray[np.float64]
 
 # a worker that dies more often than this is not started again
 MOST_STARTS = 10
-# seconds: between two looks at the workers; until all must have begun; until all must have certified
-LOOK, BEGIN, ANSWER = 0.05, 600.0, 60.0
+# seconds: between two polls of the workers; until all must have begun; until all must have certified
+POLL, START_LIMIT, ANSWER_LIMIT = 0.05, 600.0, 60.0
 
 
 class WorkerHandle(ABC):
@@ -57,19 +57,19 @@ class WorkerHandle(ABC):
         self.earlier = np.zeros(3, dtype=np.int64)
 
     @abstractmethod
-    def look(self) -> None:
-        """Take in its messages; see to it that it lives."""
+    def poll(self) -> None:
+        """Receive its messages, and start it again if it has died."""
 
     @abstractmethod
     def end(self) -> None:
         """End it, and leave nothing behind."""
 
-    def ask(self, request: CertificateRequest) -> None:
-        """Let it certify; the answer will be its ``bounds``."""
+    def request_certificate(self, request: CertificateRequest) -> None:
+        """Request its part of the certificate; the answer becomes its ``bounds``."""
         self.request, self.bounds = request, None
 
-    def take(self, message: Snapshot | Certificate | BarymeshError | None) -> None:
-        """Take in one message of the worker."""
+    def receive(self, message: Snapshot | Certificate | BarymeshError | None) -> None:
+        """Receive one message of the worker."""
         if isinstance(message, BarymeshError):
             raise message
         if isinstance(message, Certificate):
@@ -79,8 +79,8 @@ class WorkerHandle(ABC):
                 self.earlier += _counts(self.report)
             self.report = message
 
-    def give_up(self, why: str) -> None:
-        """It has died too often."""
+    def fail(self, why: str) -> None:
+        """An error, because the worker has died too often."""
         raise NumericalError(f"The worker of nodes {self.assignment.nodes} ended {MOST_STARTS} times. {why}")
 
 
@@ -100,11 +100,11 @@ def run_workers(problem: Problem, network: Network, options: RunOptions, site: S
         try:
             for assignment in assignments(problem, network, options, shares):
                 workers.append(launch(assignment))
-            shown = following_time(options.duration, options.method, bool(options.progress), options.callback)
+            shown = time_progress(options.duration, options.method, bool(options.progress), options.callback)
             with interruptible() as interrupted:
                 with shown as watch:
-                    status, last = _watch(workers, recorder, options, watch, interrupted)
-                certificate = _certified(workers, recorder, last.view)
+                    status, last = _supervise(workers, recorder, options, watch, interrupted)
+                certificate = _gathered_certificate(workers, recorder, last.view)
         finally:
             for worker in workers:
                 worker.end()
@@ -118,8 +118,8 @@ def run_workers(problem: Problem, network: Network, options: RunOptions, site: S
 
 
 def checked_algorithm(problem: Problem, network: Network, options: RunOptions) -> Any:
-    """Refuse now what a worker would have to refuse. Single points stand in for measures that the caller does not
-    have."""
+    """The algorithm; errors that a worker would find are raised here. Single points take the place of measures that the
+    caller does not have."""
     point = Empirical(problem.support.points[:1])
     known = [point if isinstance(measure, Lazy) else measure for measure in problem.measures]
     return hosted_algorithm(
@@ -138,14 +138,14 @@ def assignments(
 ) -> list[Assignment]:
     """The work of each worker."""
     run, began, found = uuid.uuid4().hex, time.time(), []
-    everybody = tuple(tuple(share) for share in shares)
+    all_shares = tuple(tuple(share) for share in shares)
     settings = replace(options, reference=False, callback=None, start=None, progress=None)
     for number, nodes in enumerate(shares):
         own = problem.with_measures([problem.measures[i] for i in nodes], problem.weights[list(nodes)])
         # draws are addressed by place in the list: a seed of its own keeps those of different workers apart
         own = replace(own, seed=problem.seed + 1_000_003 * number)
         relative = problem.weights[list(nodes)] * network.size
-        found.append(Assignment(number, everybody, own, relative, network, settings, run, began))
+        found.append(Assignment(number, all_shares, own, relative, network, settings, run, began))
     return found
 
 
@@ -176,18 +176,18 @@ def _counts(report: Snapshot) -> NDArray[np.int64]:
     return np.array([report.activations, report.messages, report.bytes], dtype=np.int64)
 
 
-def _watch(
+def _supervise(
     workers: list[WorkerHandle], recorder: Recorder, options: RunOptions, callback: Callback | None,
     interrupted: Callable[[], bool],
 ) -> tuple[Status, Gathering]:  # fmt: skip
-    """Look after the workers until all nodes have stopped, or the time is over; it counts from when all have begun.
+    """Supervise the workers until all nodes have stopped, or the time is over; it counts from when all have begun.
     Returns why it ended, and what was recorded last."""
-    _await_begin(workers, interrupted)
+    _await_start(workers, interrupted)
     began, due = time.monotonic(), 0.0
     while True:
         now = time.monotonic() - began
         converged = all(worker.report is not None and worker.report.stopped for worker in workers)
-        status = _ending(converged, interrupted(), now >= options.duration)
+        status = _final_status(converged, interrupted(), now >= options.duration)
         if now >= due or status is not None:
             last = gathered(workers, recorder.network.size)
             record = _record(recorder, options.duration if status is Status.OUT_OF_TIME else now, last)
@@ -196,7 +196,7 @@ def _watch(
                 return Status.STOPPED, last
         if status is not None:
             return status, last
-        _look(workers)
+        _poll(workers)
 
 
 def _record(recorder: Recorder, now: float, found: Gathering) -> Record:
@@ -207,27 +207,27 @@ def _record(recorder: Recorder, now: float, found: Gathering) -> Record:
     )  # fmt: skip
 
 
-def _await_begin(workers: list[WorkerHandle], interrupted: Callable[[], bool]) -> None:
+def _await_start(workers: list[WorkerHandle], interrupted: Callable[[], bool]) -> None:
     """Wait for the first report of every worker."""
-    limit = time.monotonic() + BEGIN
+    limit = time.monotonic() + START_LIMIT
     while silent := [worker for worker in workers if worker.report is None]:
         if interrupted():
             raise KeyboardInterrupt
         if time.monotonic() > limit:
             raise NetworkError(
-                f"The worker of nodes {silent[0].assignment.nodes} did not begin within {BEGIN:g} s. Look at the "
+                f"The worker of nodes {silent[0].assignment.nodes} did not begin within {START_LIMIT:g} s. Look at the "
                 "machine it is to run on, and at what else runs there."
             )
-        _look(workers)
+        _poll(workers)
 
 
-def _look(workers: list[WorkerHandle]) -> None:
-    time.sleep(LOOK)
+def _poll(workers: list[WorkerHandle]) -> None:
+    time.sleep(POLL)
     for worker in workers:
-        worker.look()
+        worker.poll()
 
 
-def _ending(converged: bool, interrupted: bool, over: bool) -> Status | None:
+def _final_status(converged: bool, interrupted: bool, over: bool) -> Status | None:
     if converged:
         return Status.CONVERGED
     if interrupted:
@@ -235,24 +235,22 @@ def _ending(converged: bool, interrupted: bool, over: bool) -> Status | None:
     return Status.OUT_OF_TIME if over else None
 
 
-def _certified(workers: list[WorkerHandle], recorder: Recorder, view: View) -> Certificate:
+def _gathered_certificate(workers: list[WorkerHandle], recorder: Recorder, view: View) -> Certificate:
     """Bounds on the objective, from those of all workers added up."""
     problem = recorder.problem
-    p = problem.weights @ view.estimates
-    # bounds hold for feasible duals only
-    x = (view.duals - problem.weights @ view.duals) / problem.reg
+    p, x = view.barycenter(problem.weights), view.feasible_potentials(problem.weights, problem.reg)
     for worker in workers:
-        worker.ask(CertificateRequest(x[list(worker.assignment.nodes)], p / p.sum()))
-    limit = time.monotonic() + ANSWER
+        worker.request_certificate(CertificateRequest(x[list(worker.assignment.nodes)], p))
+    limit = time.monotonic() + ANSWER_LIMIT
     while missing := [worker for worker in workers if worker.bounds is None]:
         if time.monotonic() > limit:
             warn(
-                f"The worker of nodes {missing[0].assignment.nodes} did not certify its part within {ANSWER:g} s: the "
-                "result has no certificate, and its gap is infinite.",
+                f"The worker of nodes {missing[0].assignment.nodes} did not certify its part in {ANSWER_LIMIT:g} s: "
+                "the result has no certificate, and its gap is infinite.",
                 AccuracyWarning,
             )
             return Certificate(-np.inf, np.inf)
-        _look(missing)
+        _poll(missing)
     total = Certificate(0.0, 0.0)
     for worker in workers:
         total += worker.bounds or Certificate(-np.inf, np.inf)

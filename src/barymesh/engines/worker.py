@@ -1,5 +1,5 @@
 """A worker: a process that hosts some of the nodes, loads their measures, runs them, reports and certifies. It does not
-know what started its process."""
+depend on what started its process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Assignment:
 
     @cached_property
     def around(self) -> tuple[int, ...]:
-        """The workers it talks to."""
+        """The workers it exchanges messages with."""
         neighbours = {int(j) for i in self.nodes for j in self.network.neighbours_of(i)}
         return tuple(
             k for k, nodes in enumerate(self.shares) if k != self.number and not neighbours.isdisjoint(nodes)
@@ -62,8 +62,8 @@ class Assignment:
 
 @dataclass(frozen=True)
 class CertificateRequest:
-    """Asks a worker for the bounds of its nodes for the measure ``p (n,)``, from their potentials ``x (k, n)`` in units
-    of reg."""
+    """Requests from a worker the bounds of its nodes for the measure ``p (n,)``, from their potentials ``x (k, n)`` in
+    units of reg."""
 
     x: Floats
     p: Floats
@@ -95,7 +95,7 @@ class Worker:
         self.runtime.warm_up()
 
     async def run(self, report: Callable[[Snapshot], None]) -> None:
-        """Work until the runtime is asked to stop, with the links open; ``report`` is called now and then."""
+        """Work until the runtime is stopped, with the links open; ``report`` is called at intervals."""
         await self.runtime.run(every=min(self.assignment.options.record_every, REPORT), report=report)
 
     def certify(self, request: CertificateRequest) -> Certificate:

@@ -1,4 +1,4 @@
-"""The exact solver for all measures on one machine, and the certificate that tells how good its answer is."""
+"""The exact solver for all measures on one machine, and the certificate of its result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Anderson acceleration for the Sinkhorn map ``x -> x + r(x)`` on all nodes at once.
 
-Whoever uses it asks after each step, with ``keep``, whether the step was good enough to be kept; a bad accelerated step
-is undone, and the plain step taken in its place. The next point minimises the linear
-prediction of the residual over the last ``depth`` steps, in the norm
+After each step the caller calls ``keep`` with whether the step was good enough; a bad accelerated step is undone, and
+the plain step taken in its place. The next point minimises the linear prediction of the residual over the last
+``depth`` steps, in the norm
 
     |r|^2 = sum_i w_i sum_l p_l r_i(l)^2
 

@@ -1,4 +1,4 @@
-"""A certificate anyone can check: how far a result can be from the best value there is.
+"""A certificate: how far the objective of a result can be from the best value.
 
 With ``W_i(p) = min_pi <C, pi> + reg * KL(pi | counting x mu_i)`` over plans with marginals p and mu_i, and potentials
 that sum to zero (``sum_i w_i lam_i = 0``):

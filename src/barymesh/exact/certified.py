@@ -22,7 +22,7 @@ def certified_result(
 ) -> Result:  # fmt: skip
     """The Result for the barycenter ``p (n,)`` of nodes with ``weights (m,)``, own estimates ``node_weights (m, n)``
     and potentials ``duals (m, n)``; ``known``: its other fields. Numbers that are not finite raise an error; only the
-    bounds may be infinite, where nobody could certify them."""
+    bounds may be infinite, where they could not be certified."""
     finite = all(np.isfinite(array).all() for array in (p, node_weights, duals))
     if not finite or np.isnan([certificate.lower, certificate.upper]).any():
         raise NumericalError(

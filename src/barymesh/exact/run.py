@@ -17,7 +17,7 @@ from barymesh.history import History
 from barymesh.metrics import consensus_error
 from barymesh.oracle.base import Oracle
 from barymesh.problem import Problem
-from barymesh.progress import following
+from barymesh.progress import iteration_progress
 from barymesh.record import Callback, Record
 from barymesh.result import Result
 from barymesh.status import Status
@@ -58,7 +58,7 @@ def solve_oracle(
     """The same for nodes known by their oracle only. ``start (m, n)``: potentials in units of reg to begin with;
     ``certifying``: the oracle for the certificate, if it is another."""
     began = time.perf_counter()
-    with following(tol, max_iter, progress, callback) as watch:
+    with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
         solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen)
         judge = oracle if certifying is None else certifying

@@ -9,7 +9,7 @@ by at least
 
     D = -log sum_l exp(a_l) = sum_i w_i KL(p | p_i) >= 0,       p = exp(a + D)
 
-(Jensen's inequality), which is how the acceleration is kept honest: an accelerated step that does not lower F by the D
+(Jensen's inequality), which the acceleration is checked against: an accelerated step that does not lower F by the D
 of the point it left is undone, and the plain step taken in its place.
 """
 
@@ -143,7 +143,7 @@ def solve(
             duals.append(dual)
             best = min(best, error)
             state = Iteration(before + len(errors), error, dual, p, mean, log_p)
-            status = _ending(error, tol, len(errors), max_iter, interrupted, callback, state)
+            status = _stop_reason(error, tol, len(errors), max_iter, interrupted, callback, state)
             if status is not None:
                 break
             goal = dual - decrease
@@ -153,11 +153,11 @@ def solve(
 
 
 def _dot(a: Floats, b: Floats) -> float:
-    """Not by BLAS, whose threads would go on spinning beside those of the compiled code."""
+    """Not by BLAS, whose threads would keep spinning beside those of the compiled code."""
     return float((a * b).sum())
 
 
-def _ending(
+def _stop_reason(
     error: float,
     tol: float,
     iterations: int,
@@ -166,7 +166,7 @@ def _ending(
     callback: Callable[[Iteration], bool | None] | None,
     state: Iteration,
 ) -> Status | None:
-    """Why to stop now, or None to go on."""
+    """Why to stop now, or None to continue."""
     stop = callback is not None and callback(state)
     if error <= tol:
         return Status.CONVERGED

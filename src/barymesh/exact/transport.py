@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.exact.anderson import Anderson
+from barymesh.exact.solver import ROUNDING
 from barymesh.oracle.base import Oracle
 
 Floats = NDArray[np.float64]
-# differences below this share of a value are rounding
-ROUNDING = 1e-13
 
 
 def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float) -> tuple[Floats, float]:
@@ -25,7 +24,7 @@ def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float
     """
     log_target = np.log(np.maximum(target, np.finfo(float).tiny))
     x = np.zeros((oracle.count, oracle.size))
-    nowhere, everybody = np.zeros(oracle.size), np.ones(oracle.count)
+    no_drift, weights = np.zeros(oracle.size), np.ones(oracle.count)
     anderson, goal = Anderson(x.shape), -np.inf
     for _ in range(max_iter):
         value, log_p = oracle.evaluate(x)
@@ -38,5 +37,5 @@ def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float
             break
         short = log_target - log_p
         goal = reached + float((short @ target).sum())
-        anderson.step(x, short, nowhere, everybody, target)
+        anderson.step(x, short, no_drift, weights, target)
     return costs, error

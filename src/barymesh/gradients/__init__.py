@@ -1,1 +1,1 @@
-"""Where methods get the gradients of the nodes from: all of a measure, fresh samples, or samples that grow."""
+"""The gradients that methods use: from all of a measure, from fresh samples, or from samples that grow."""

@@ -173,7 +173,7 @@ class GrowingOracle:
         costs = np.empty((points.shape[0], self.size))
         # one node at a time: in its last bits, the cost of a point may depend on the other points of the call
         for start, stop in pairwise(offsets):
-            costs[start:stop] = self.sampled._costs(points[start:stop]).T / self.sampled.reg
+            costs[start:stop] = self.sampled.costs(points[start:stop]).T / self.sampled.reg
         return costs
 
 

@@ -1,8 +1,8 @@
 """Logarithms of the gradients of the nodes' dual functions. Everything is in units of reg.
 
 With ``x_i = lam_i / reg`` this is ``h_i = log p_i(x_i) = log E_{y ~ mu_i} softmax(x_i - c(y)/reg)``. It is never the
-logarithm of a gradient computed first: where ``p`` is too small for a float, its logarithm still tells how the mass
-must move.
+logarithm of a gradient computed first: where ``p`` is too small for a float, its logarithm still determines how the
+mass must move.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Counts = NDArray[np.int64]
 class LogGradients(ABC):
     """``log p_i(x_i)``, or an estimate of it, for a batch of nodes. A row never depends on the rest of the batch.
 
-    ``final``: whether it is the same whenever it is asked for, so that nodes can converge and stop; samples that grow
+    ``final``: whether it is the same at every activation, so that nodes can converge and stop; samples that grow
     get better all the time.
     """
 

@@ -87,12 +87,12 @@ class SampledOracle:
         for begin in range(0, len(lam), rows):
             some = slice(begin, min(len(lam), begin + rows))
             part = points[starts[some.start] : starts[some.stop]]
-            costs = np.ascontiguousarray(self._costs(part).T / self.reg)
+            costs = np.ascontiguousarray(self.costs(part).T / self.reg)
             offsets = starts[some.start : some.stop + 1] - starts[some.start]
             kernels.gradients(lam[some], scale, self.support_t, part, costs, offsets, p[some])
         return p
 
-    def _costs(self, points: Floats) -> Floats:
+    def costs(self, points: Floats) -> Floats:
         cost = self.problem.cost
         if cost.matrix_given is not None:
             # the atoms of such measures are the matrix's columns, numbered

@@ -1,7 +1,7 @@
 """Read measures from files: arrays, tables, images, and folders of them.
 
 One file is one measure, except for files that hold a stack (IDX image sets, a single ``.npy`` given alone, ``.npz``
-with several arrays). Which reading an array gets can be said with ``kind``.
+with several arrays). ``kind`` decides how an array is read.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _read(file: Path, kind: str | None, invert: bool, choice: Choice) -> list[An
 
 
 def _as_kind(array: Array, kind: str | None) -> Measure | Array:
-    """A bare array as the measure the user says it is; left to ``barycenter``'s own rules if nothing was said."""
+    """A bare array as a measure of this kind; without a kind it is left to the rules of ``barycenter``."""
     if kind == "samples":
         return Empirical(array)
     if kind == "image":

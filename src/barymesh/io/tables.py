@@ -58,9 +58,9 @@ class Choice:
         return cls(chosen, weight)
 
     def names_header(self, first: Sequence[str]) -> bool:
-        """Whether the first row has a name that is asked for. What can be the number of a column is none."""
-        asked = (*(self.columns or ()), self.weight)
-        return any(isinstance(column, str) and column in first and not _numbered(column, first) for column in asked)
+        """Whether the first row has the name of a chosen column. The number of a column is not a name."""
+        chosen = (*(self.columns or ()), self.weight)
+        return any(isinstance(column, str) and column in first and not _numbered(column, first) for column in chosen)
 
     def places(self, file: Path, names: Sequence[str]) -> tuple[list[int], int | None]:
         """The places of the coordinates and of the mass in a table with columns of these names."""

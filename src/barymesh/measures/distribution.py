@@ -1,4 +1,4 @@
-"""Anything with scipy's ``rvs``: frozen distributions of ``scipy.stats`` and objects that answer like them."""
+"""Anything with scipy's ``rvs``: frozen distributions of ``scipy.stats`` and objects with the same methods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Distribution(Measure):
     Parameters
     ----------
     frozen : object with ``rvs``
-        A frozen distribution of ``scipy.stats``, or anything that answers like one.
+        A frozen distribution of ``scipy.stats``, or an object with the same methods.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Distribution(Measure):
     def __init__(self, frozen: Any) -> None:
         self.frozen = frozen
         self._dimension: int | None = None
-        # an object that holds two distributions answers to size 2, but not to size 3
+        # an object that holds two distributions accepts size 2, but not size 3
         for size in (2, 3):
             self._dimension = int(self.sample(size, np.random.default_rng(0)).shape[1])
 
@@ -67,12 +67,12 @@ class Distribution(Measure):
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         # with size 1 some multivariate distributions return a bare vector
-        asked = max(size, 2)
+        drawn_size = max(size, 2)
         try:
-            drawn = np.asarray(self.frozen.rvs(size=asked, random_state=rng))
+            drawn = np.asarray(self.frozen.rvs(size=drawn_size, random_state=rng))
         except (TypeError, ValueError) as error:
             raise SamplerError(
-                f"{self._label} cannot be drawn from ({error}). It must answer to rvs(size=, random_state=), and be "
+                f"{self._label} cannot be drawn from ({error}). It must have rvs(size=, random_state=), and be "
                 "one distribution: give each its own place in the list."
             ) from error
         return checked_draws(drawn[:size], size, self._label, self._dimension)
@@ -129,7 +129,7 @@ class Distribution(Measure):
         """Nodes and weights that integrate functions of the quantiles over the probabilities 0 to 1.
 
         Every half of the probabilities is divided into panels, smaller towards its end, and those on which the quantile
-        moves by more than the resolution allows are bisected, those of the largest mass first. On each panel stands a
+        moves by more than the resolution allows are bisected, those of the largest mass first. Each panel has a
         Gauss-Legendre rule.
         """
         nodes, masses = np.polynomial.legendre.leggauss(PANEL_NODES)

@@ -37,7 +37,7 @@ class Lazy(Measure):
         if not callable(source) and not isinstance(source, str | os.PathLike):
             raise MeasureError(f"Lazy({source!r}): give the path of a file, or a function that returns the measure.")
         if arguments and not callable(source):
-            raise MeasureError(f"Lazy({str(source)!r}, ...): only a function takes arguments; a path stands alone.")
+            raise MeasureError(f"Lazy({str(source)!r}, ...): only a function takes arguments; a path takes none.")
         if at is not None and not isinstance(at, str):
             raise MeasureError(f"Lazy(..., at={at!r}): give the address of a machine as text, such as '10.0.0.5'.")
         self.source, self.arguments, self.at = source, arguments, at

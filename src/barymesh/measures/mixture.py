@@ -37,11 +37,9 @@ class Mixture(Measure):
                 "A mixture needs a list of measures; one was given by itself. Write [measure] for a list of one."
             )
         self.components = list(components)
-        strangers = [type(c).__name__ for c in self.components if not isinstance(c, Measure)]
-        if strangers:
-            raise MeasureError(
-                f"A component of a mixture is a {strangers[0]}; components must be measures of barymesh."
-            )
+        unknown = [type(c).__name__ for c in self.components if not isinstance(c, Measure)]
+        if unknown:
+            raise MeasureError(f"A component of a mixture is a {unknown[0]}; components must be measures of barymesh.")
         if not self.components:
             raise MeasureError("A mixture is empty: give at least one component.")
         dimensions = {component.dimension for component in self.components}

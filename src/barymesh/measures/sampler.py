@@ -57,7 +57,7 @@ def checked_draws(drawn: Any, size: int, what: str, dimension: int | None) -> Fl
         values = values[:, None]
     if values.ndim != 2 or values.shape[0] != size or values.shape[1] == 0:
         raise SamplerError(
-            f"{what} was asked for {size} draws and returned shape {np.shape(drawn)}; it must be ({size}, d) or "
+            f"{what} was called for {size} draws and returned shape {np.shape(drawn)}; it must be ({size}, d) or "
             f"({size},)."
         )
     if dimension is not None and values.shape[1] != dimension:

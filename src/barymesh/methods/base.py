@@ -1,9 +1,9 @@
 """What a method is: a pair of pure functions, and a place to keep what a node must remember between two calls.
 
     local(own measure, own state, target) -> contribution       what a node computes from its own measure
-    root(average of the contributions, own state) -> target     needs the sum only, never anybody's data
+    root(average of the contributions, own state) -> target     needs the sum only, never any node's data
 
-Whoever adds the contributions up (a loop in memory, a spanning tree of asynchronous nodes) does not know what they
+What adds the contributions up (a loop in memory, a spanning tree of asynchronous nodes) does not depend on what they
 mean. All functions work on some rows of a state with a row for each node: hundreds in a simulation, one at a peer.
 """
 

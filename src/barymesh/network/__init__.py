@@ -1,4 +1,4 @@
-"""Graphs: who talks to whom."""
+"""Communication networks: graphs of nodes."""
 
 from __future__ import annotations
 

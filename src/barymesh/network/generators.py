@@ -20,7 +20,7 @@ BYTES_PER_EDGE = 200
 
 
 def complete(m: int, *, seed: int = 0) -> Network:
-    """Everyone talks to everyone."""
+    """All nodes are linked to one another."""
     return Network(m, _clique(0, checked_size(m)), name="complete", positions=circle(m))
 
 
@@ -37,14 +37,14 @@ def path(m: int, *, seed: int = 0) -> Network:
 
 
 def star(m: int, *, seed: int = 0) -> Network:
-    """Everyone talks to node 0 only."""
+    """All nodes are linked to node 0 only."""
     others = np.arange(1, checked_size(m))
     positions = np.concatenate([np.zeros((1, 2)), circle(m - 1)])
     return Network(m, distinct_edges(np.zeros_like(others), others), name="star", positions=positions)
 
 
 def grid(m: int, *, rows: int | None = None, seed: int = 0) -> Network:
-    """A rectangle of ``rows`` rows, as square as m allows unless told; neighbours lie next to each other."""
+    """A rectangle of ``rows`` rows, as square as m allows by default; neighbours lie next to each other."""
     rows, columns = _sides("grid", m, rows)
     nodes = np.arange(m).reshape(rows, columns)
     edges = np.concatenate([distinct_edges(nodes[:, :-1], nodes[:, 1:]), distinct_edges(nodes[:-1], nodes[1:])])
@@ -60,7 +60,7 @@ def torus(m: int, *, rows: int | None = None, seed: int = 0) -> Network:
 
 
 def hypercube(m: int, *, seed: int = 0) -> Network:
-    """Nodes whose numbers differ in one binary digit talk; m must be a power of two."""
+    """Nodes whose numbers differ in one binary digit are linked; m must be a power of two."""
     dimension = checked_size(m).bit_length() - 1
     if m != 2**dimension:
         raise NetworkError(f"A hypercube has 2, 4, 8, ... nodes, not {m}. Take 'exponential' for any number of nodes.")
@@ -70,7 +70,7 @@ def hypercube(m: int, *, seed: int = 0) -> Network:
 
 
 def exponential(m: int, *, seed: int = 0) -> Network:
-    """Node i talks to i + 2^k and i - 2^k modulo m, for all 2^k below m."""
+    """Node i is linked to i + 2^k and i - 2^k modulo m, for all 2^k below m."""
     steps = 2 ** np.arange((checked_size(m) - 1).bit_length())
     nodes = np.arange(m)[:, None]
     return Network(m, distinct_edges(nodes + 0 * steps, (nodes + steps) % m), name="exponential", positions=circle(m))
@@ -116,8 +116,8 @@ def _sides(kind: str, m: int, rows: int | None) -> tuple[int, int]:
     best = max(side for side in range(1, math.isqrt(checked_size(m)) + 1) if m % side == 0)
     if best == 1 and m > 2:
         raise NetworkError(
-            f"{m} is a prime number, so a {kind} of {m} nodes would be 1 x {m}: take 'path' or 'cycle', say rows=1, or "
-            "change the number of nodes."
+            f"{m} is a prime number, so a {kind} of {m} nodes would be 1 x {m}: take 'path' or 'cycle', give rows=1, "
+            "or change the number of nodes."
         )
     return best, m // best
 

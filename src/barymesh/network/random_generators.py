@@ -63,12 +63,12 @@ def random_regular(m: int, *, degree: int = 4, seed: int = 0) -> Network:
 
 
 def watts_strogatz(m: int, *, k: int = 4, p: float = 0.1, seed: int = 0) -> Network:
-    """A ring in which everyone talks to the k nearest, and each edge is moved elsewhere with probability p."""
+    """A ring in which each node is linked to the k nearest, and each edge is moved elsewhere with probability p."""
     import networkx
 
     if whole_number("k", k, 2, NetworkError) >= checked_size(m) or k % 2:
         raise NetworkError(
-            f"There is no ring of {m} nodes that talk to the k={k} nearest: k must be even and below the number of "
+            f"There is no ring of {m} nodes linked to the k={k} nearest: k must be even and below the number of "
             "nodes. Change k, or take 'complete'."
         )
     chance = _share("p", p)

@@ -1,4 +1,4 @@
-"""The communication network: who talks to whom."""
+"""The communication network: which nodes exchange messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Network:
     size : int
         The number of nodes, m.
     edges : array (E, 2)
-        Pairs of nodes that talk to each other, each pair once.
+        Pairs of nodes that exchange messages, each pair once.
     weights : array (E,), optional
         Positive weights of the edges; by default every edge weighs 1.
     name : str, default="custom"
@@ -51,7 +51,7 @@ class Network:
     weights : array (E,) or None
         None if every edge weighs 1.
     neighbours, offsets : array (2E,) and (m + 1,)
-        Node i hears from ``neighbours[offsets[i]:offsets[i + 1]]``, in ascending order. So a position e in
+        Node i receives from ``neighbours[offsets[i]:offsets[i + 1]]``, in ascending order. So a position e in
         ``neighbours`` is a directed edge, sorted by receiver.
     reverse : array (2E,)
         ``reverse[e]`` is the position of the same edge in the other direction.
@@ -108,12 +108,12 @@ class Network:
         Parameters
         ----------
         present : array (m,) of bool
-            Who is there.
+            Whether each node is kept.
 
         Returns
         -------
         Network
-            Theirs.
+            The part.
         """
         if present.all():
             return self
@@ -136,7 +136,7 @@ class Network:
         Returns
         -------
         array of int
-            Theirs.
+            Their numbers.
         """
         return self.neighbours[self.offsets[node] : self.offsets[node + 1]]
 
@@ -287,10 +287,10 @@ def check_edges(names: Sequence[Any], edges: Indices, weights: Floats | None, co
     """Refuse edges that are no simple graph with positive weights, ``connected`` if it must be. Messages call node i
     ``names[i]``."""
     size = len(names)
-    strange = (edges < 0) | (edges >= size)
-    if strange.any():
+    unknown = (edges < 0) | (edges >= size)
+    if unknown.any():
         raise NetworkError(
-            f"The edge {tuple(edges[strange.any(axis=1)][0].tolist())} names a node that does not exist: the nodes "
+            f"The edge {tuple(edges[unknown.any(axis=1)][0].tolist())} names a node that does not exist: the nodes "
             f"are numbered from 0 to {size - 1}."
         )
     loops = edges[:, 0] == edges[:, 1]
@@ -310,7 +310,7 @@ def check_edges(names: Sequence[Any], edges: Indices, weights: Floats | None, co
         if bad.any():
             raise NetworkError(
                 f"Edge weights must be positive and finite. These are not: {_named(names, edges[bad], weights[bad])}. "
-                "Leave an edge out if its nodes do not talk."
+                "Leave an edge out if its nodes exchange no messages."
             )
     pieces = parts(size, edges) if connected else []
     if len(pieces) > 1:

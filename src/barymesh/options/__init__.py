@@ -92,7 +92,7 @@ class RunOptions(Model):
     checkpoint : path, optional
         Write the whole state of the run there at its end or on Ctrl-C. Simulation only.
     resume : bool, default=False
-        Whether to go on from the checkpoint.
+        Whether to continue from the checkpoint.
     workers : int, optional
         The number of processes that share the nodes. By default one for each core. For processes and Ray.
     interval : float, default=0
@@ -135,7 +135,7 @@ class RunOptions(Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resume and self.checkpoint is None:
-            raise OptionError("resume=True needs checkpoint=, the file to go on from.")
+            raise OptionError("resume=True needs checkpoint=, the file to continue from.")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ class Options(RunOptions):
     precision : str, default="float64"
         Arithmetic inside the oracles: ``"float64"`` or ``"float32"``. float32 is faster and good to about 1e-5.
     network : str, Network, graph, array, path or None, default=None
-        Who talks to whom: a name with or without arguments (``"cycle"``, ``"erdos_renyi:p=0.05"``), or a file of edges.
+        The network of the nodes: a name with or without arguments (``"cycle"``, ``"erdos_renyi:p=0.05"``), or a file of
+        edges.
         Or a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian. The measures then stay with their
         nodes. Without a network the barycenter is computed here, by the exact solver.
     """

@@ -1,6 +1,6 @@
 """The Gibbs kernel ``K = exp(-c/reg)`` between support points and atoms, as something that rows are multiplied with.
 
-The products are our own, not BLAS's: its threads go on spinning for a while after each call, beside those of the
+The products are our own, not BLAS's: its threads keep spinning for a while after each call, beside those of the
 compiled code, and a BLAS rounds a row differently depending on what other rows come with it.
 """
 

@@ -6,7 +6,6 @@ each other's messages.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -29,7 +28,7 @@ from barymesh.network.topology import Network
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
-from barymesh.transport.keys import CurveKeyError, KeyPair, raw_public
+from barymesh.transport.keys import CurveKeyError, KeyPair, raw_public, readable_digest
 
 FORMAT = 1
 NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
@@ -44,6 +43,14 @@ _HEAD = """\
 # A network of barymesh. This file is public: it holds no secret. Every node needs exactly this file; any change of it
 # changes its fingerprint. Compare the fingerprint with the others before the first run, for instance by telephone.
 """
+
+
+def _checked_name(what: str, value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise NetworkError(
+            f"the {what} {value!r} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or digit"
+        )
+    return value
 
 
 class NodeEntry(BaseModel):
@@ -61,11 +68,7 @@ class NodeEntry(BaseModel):
     @field_validator("name")
     @classmethod
     def _valid_name(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
-            raise NetworkError(
-                f"the name {value!r} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or digit"
-            )
-        return value
+        return _checked_name("name", value)
 
     @field_validator("endpoint")
     @classmethod
@@ -102,7 +105,7 @@ class NetworkFile(BaseModel):
         default=0.05, ge=0, le=3600, allow_inf_nan=False, description="seconds between activations of a node"
     )
     began: AwareDatetime = Field(description="when the run begins, with its time zone")
-    edges: list[list[str]] = Field(description="the pairs of nodes that talk to each other, by name")
+    edges: list[list[str]] = Field(description="the pairs of nodes that exchange messages, by name")
     nodes: list[NodeEntry] = Field(min_length=2, description="the nodes")
 
     @field_validator("format")
@@ -117,12 +120,7 @@ class NetworkFile(BaseModel):
     @field_validator("run")
     @classmethod
     def _valid_run(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
-            raise OptionError(
-                f"the run id {value!r} must be 1 to 64 letters, digits, '_', '.' or '-', and begin with a letter or "
-                "digit"
-            )
-        return value
+        return _checked_name("run id", value)
 
     @field_validator("method")
     @classmethod
@@ -186,10 +184,9 @@ class NetworkFile(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """120 bits of a digest of all of it, as six groups of four letters and digits that people can compare."""
+        """120 bits of a digest of all of it; see ``readable_digest``."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-        text = base64.b32encode(hashlib.blake2b(canonical.encode(), digest_size=15).digest()).decode().lower()
-        return "-".join(text[i : i + 4] for i in range(0, len(text), 4))
+        return readable_digest(hashlib.blake2b(canonical.encode(), digest_size=15).digest())
 
     def toml(self) -> str:
         """The text of the file."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from barymesh.checks import real_number
 from barymesh.decentralized.algorithm import Nodes
-from barymesh.engines.runtime import Ending, Pace, Place, Runtime, Snapshot, hosted_algorithm
+from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
 from barymesh.errors import AccuracyWarning, BarymeshError, FileError, NetworkError, WeightError
 from barymesh.io.files import read_measure
 from barymesh.method_names import WITHOUT_STEP
@@ -61,7 +61,7 @@ class Peer:
         self._log_limit = RateLimit()
         self._write_error: FileError | None = None
 
-    async def run(self, *, duration: float | None = None, linger: float | None = None) -> Ending:
+    async def run(self, *, duration: float | None = None, linger: float | None = None) -> StopReason:
         """Run as ``Runtime.run`` does. The last result is written in any case. FileError if it could not be."""
         self._keeps_running = linger is None
         async with AsyncExitStack() as stack:

@@ -167,7 +167,7 @@ def state(facts: Facts) -> str:
     return "converged" if facts.get("stopped") else "at work"
 
 
-def ask(port: int, timeout: float = 2.0, host: str = LOOPBACK, path: str = "/status") -> dict[str, Any] | None:
+def query(port: int, timeout: float = 2.0, host: str = LOOPBACK, path: str = "/status") -> dict[str, Any] | None:
     """What the node at this port serves at the path; None if no node answers."""
     import http.client
 

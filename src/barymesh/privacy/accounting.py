@@ -1,4 +1,4 @@
-"""How much noise an (epsilon, delta) asks for, and what several releases cost together."""
+"""The noise that (epsilon, delta) requires, and the epsilon of several releases together."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _ENTRIES = TypeAdapter(list[Entry])
 
 @dataclass(frozen=True)
 class Spent:
-    """What has been given away so far: all ``releases`` together, if they hold the same people, are (epsilon,
+    """The privacy spent so far: all ``releases`` together, if they hold the same people, are (epsilon,
     delta)-private. ``records``: those of the newest."""
 
     epsilon: float

@@ -1,4 +1,4 @@
-"""Noise that nobody without the key can make again, and whoever has it always makes the same for the same thing."""
+"""Noise computed from a secret key: always the same for the same data, and unpredictable without the key."""
 
 from __future__ import annotations
 

@@ -77,12 +77,12 @@ def private_measure(
     key : bytes, optional
         The secret that the noise is made from: with the same key, records, support, epsilon and delta comes the same
         release, which therefore can be made again without giving more away. By default a new one each time. Against
-        those who know the key there is no privacy, so one that stands in a program is for experiments only.
+        those who know the key there is no privacy, so a key written in a program is for experiments only.
 
     Returns
     -------
     histogram : Histogram
-        What stands for the records from now on.
+        What is used in place of the records.
     release : Release
         What it gave away.
 
@@ -152,11 +152,11 @@ def _records(measure: Any, support: Support, samples: int | None, secret: bytes)
         seed = int.from_bytes(Stream(secret, b"draws").bytes(32), "big")
         return found.sample(size, np.random.default_rng(seed))
     raise MeasureError(
-        f"A measure of type {type(found).__name__} cannot be made private: nothing tells how many records it was made "
-        "from, nor how much one of them may have changed it. Give the records themselves, samples (N, d)."
+        f"A measure of type {type(found).__name__} cannot be made private: it is not known how many records it was "
+        "made from, nor how much one of them may have changed it. Give the records themselves, samples (N, d)."
     )
 
 
 def _sorted(records: Floats) -> Floats:
-    """In an order of their own: the same records in another order must not make another release. (-0 becomes 0.)"""
+    """In a fixed order: the same records in another order must not make another release. (-0 becomes 0.)"""
     return (records + 0.0)[np.lexsort(records.T)]

@@ -1,4 +1,4 @@
-"""What may happen to a network: how long messages take, when nodes act, what fails, who joins and leaves."""
+"""What may happen to a network: how long messages take, when nodes act, what fails, which nodes join and leave."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from barymesh.network.topology import Network
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# longer delays, in ticks, do not fit the fast way of looking messages up
+# longer delays, in ticks, do not fit the fast lookup of messages
 LONGEST = 2**28
 
 
@@ -42,7 +42,7 @@ class DelayTable:
 
     @property
     def simple(self) -> bool:
-        """Whether the fast way of looking into the mail can draw these."""
+        """Whether the fast lookup of messages can draw these."""
         return bool(self.law[0] == SPACED and self.offset.size == 0 and self.longest * TICKS < LONGEST)
 
 
@@ -178,10 +178,10 @@ class PerEdge(Delay):
             _require_pairs(self.seconds)
             pairs = {**{(b, a): value for (a, b), value in self.seconds.items()}, **self.seconds}
             known = set(zip(sender.tolist(), receiver.tolist(), strict=True))
-            strangers = [pair for pair in self.seconds if pair not in known]
-            if strangers:
+            unknown = [pair for pair in self.seconds if pair not in known]
+            if unknown:
                 raise OptionError(
-                    f"A delay is given for {strangers[0]}, which is not an edge of the network. Leave it out."
+                    f"A delay is given for {unknown[0]}, which is not an edge of the network. Leave it out."
                 )
             offset = np.array(
                 [pairs.get(pair, default) for pair in zip(sender.tolist(), receiver.tolist(), strict=True)]

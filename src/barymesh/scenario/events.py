@@ -1,4 +1,4 @@
-"""What is meant to happen while a run goes on: nodes that leave or join, and new data."""
+"""Planned events of a run: nodes that leave or join, and new data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from barymesh.network.topology import Network, parts
 
 @dataclass(frozen=True)
 class Leave:
-    """A node tells its neighbours that it goes, and takes its measure with it. As text: ``"leave:node=3,at=20"``.
+    """A node leaves, with a message to its neighbours; its measure does not count any more.
+
+    As text: ``"leave:node=3,at=20"``.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ class Plan:
         return sum(event.at < until for event in self.events)
 
     def at_start(self) -> NDArray[np.bool_]:
-        """``(m,)``: who is there at time 0."""
+        """``(m,)``: the nodes that take part at time 0."""
         present = np.ones(self.size, dtype=bool)
         for event in reversed(self.events):
             if isinstance(event, Leave | Join):
@@ -91,7 +93,7 @@ class Plan:
         return present
 
     def after(self, count: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """``(m,)`` twice, after so many events: who is there, and the number of everybody's measure."""
+        """``(m,)`` twice, after so many events: the nodes that take part, and the number of each node's measure."""
         present, measure, new = self.at_start(), np.arange(self.size), self.size
         for event in self.events[:count]:
             if isinstance(event, NewData):

@@ -90,7 +90,7 @@ class Crash:
     start, stop : float
         Virtual seconds; without ``stop`` it never ends.
     memory : bool, default=True
-        Whether it goes on where it was; otherwise it comes back as it first began, knowing nothing of its neighbours.
+        Whether it continues from its state; otherwise it begins anew, without any message of its neighbours.
     """
 
     node: int
@@ -176,7 +176,7 @@ class FaultTable:
 
 
 def fault_table(faults: Iterable[Fault], network: Network) -> FaultTable:
-    """Check the faults against the network and sort them out."""
+    """Check the faults against the network and put them into a table."""
     rates = np.zeros(4)
     idle: dict[int, list[tuple[float, float]]] = {}
     crashed: dict[int, list[tuple[float, float]]] = {}

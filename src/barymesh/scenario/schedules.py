@@ -31,7 +31,7 @@ class Slab:
 
 
 class Clock(ABC):
-    """A schedule at work on a network: hands out activations slab by slab. ``state`` is all it needs to go on,
+    """A schedule that runs on a network: it yields activations slab by slab. ``state`` is all it needs to continue,
     ``rate`` the activations a second of all nodes together."""
 
     state: dict[str, NDArray[Any]]

@@ -78,7 +78,7 @@ class Grid:
 @lru_cache(maxsize=64)
 def _points(grid: Grid) -> Floats:
     points = np.stack([a.ravel() for a in np.meshgrid(*grid.axes, indexing="ij")], axis=1)
-    # shared by everyone who asks, so nobody may change it
+    # shared by all equal grids, so it must not change
     points.flags.writeable = False
     return points
 

@@ -75,7 +75,7 @@ class Admission:
         return message
 
     def _checked(self, frame: bytes) -> Message | None:
-        """The message; None if it is the newest one again, which peers repeat for those who missed it."""
+        """The message; None if it is the newest one again, which peers repeat for neighbours that missed it."""
         message = self.format.decode(frame)
         if message.sender not in self.nodes:
             raise BadMessageError(Reason.SENDER, f"node {message.sender}")

@@ -32,11 +32,11 @@ class AdmittedKeys:
         self.names[keys.raw_public(public)] = name
 
     def dismiss(self, public: str) -> None:
-        """No longer let this key connect. A connection that exists is not ended: libzmq asks only once."""
+        """No longer let this key connect. A connection that exists is not ended: libzmq authenticates only once."""
         self.names.pop(keys.raw_public(public), None)
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether the key (Z85) may connect: what pyzmq asks of a credentials provider."""
+        """Whether the key (Z85) may connect: the callback of a pyzmq credentials provider."""
         if z85.decode(key) in self.names:
             return True
         self.refused_connections += 1
@@ -52,8 +52,8 @@ class AdmittedKeys:
 
 
 class PeerAuthenticator(AsyncioAuthenticator):
-    """Answers for all CURVE servers of a context. It must be started before the first of them is bound: where libzmq
-    finds nobody to ask, it lets everybody in. While it does not answer, nobody gets in."""
+    """Answers for all CURVE servers of a context. It must be started before the first of them is bound: without an
+    authenticator libzmq admits every connection. While it does not answer, none is admitted."""
 
     def __init__(self, context: zmq.asyncio.Context, admitted: AdmittedKeys) -> None:
         super().__init__(context)

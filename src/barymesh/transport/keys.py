@@ -64,7 +64,7 @@ class KeyPair:
         """Write the pair to a new file that only its owner can read: all of it or nothing. An existing file is not
         replaced."""
         text = (
-            "# A secret key of barymesh: whoever has it can send messages as this peer. Never send this file. Send\n"
+            "# A secret key of barymesh: with it, anyone can send messages as this peer. Never send this file. Send\n"
             f"# the public key. Fingerprint: {self.fingerprint}\n"
         ) + tomli_w.dumps({"public": self.public, "secret": self.secret})
         try:
@@ -145,9 +145,13 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 
 def fingerprint(public: str) -> str:
-    """120 bits of the SHA-256 of the public key, as six groups of four letters and digits that people can compare."""
-    digest = hashlib.sha256(_raw(public, "public")).digest()[:15]
-    text = base64.b32encode(digest).decode().lower()
+    """120 bits of the SHA-256 of the public key; see ``readable_digest``."""
+    return readable_digest(hashlib.sha256(_raw(public, "public")).digest())
+
+
+def readable_digest(digest: bytes) -> str:
+    """The first 120 bits of a digest, as six groups of four letters and digits that people can compare."""
+    text = base64.b32encode(digest[:15]).decode().lower()
     return "-".join(text[i : i + 4] for i in range(0, len(text), 4))
 
 

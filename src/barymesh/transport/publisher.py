@@ -193,8 +193,8 @@ class Publisher:
             self._on_misuse(user)
 
     async def reopen(self) -> None:
-        """Disconnect everybody, and let those who are still admitted connect again: libzmq has no other way to end one
-        connection of a socket that listens."""
+        """Disconnect all neighbours, and let those that are still admitted connect again: libzmq has no other way to
+        end one connection of a socket that listens."""
         async with self._reopening:
             self._disconnect()
             wait = _BIND_WAIT
@@ -209,7 +209,7 @@ class Publisher:
                     wait = min(2 * wait, _BIND_WAIT_LIMIT)
 
     def close(self) -> None:
-        """Disconnect everybody, for good."""
+        """Disconnect all neighbours for good."""
         self._context = None
         self._disconnect()
 

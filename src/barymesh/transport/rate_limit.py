@@ -16,8 +16,8 @@ class RateLimit:
         self._suppressed: dict[str, int] = {}
 
     def suppressed(self, kind: str) -> int | None:
-        """Ask for one event of the kind. If it is allowed: the number of events suppressed since the last one that was.
-        None if it is not allowed."""
+        """Count an event of the kind. If it may be logged: the number of events suppressed since the last one that was.
+        None if it is suppressed."""
         now = self._clock()
         if now - self._last.get(kind, -float("inf")) < self._interval:
             self._suppressed[kind] = self._suppressed.get(kind, 0) + 1

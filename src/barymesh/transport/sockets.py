@@ -1,5 +1,5 @@
-"""The links of a peer: it sends the newest messages of its nodes to its neighbours, receives theirs, and lets nobody
-else connect.
+"""The links of a peer: it sends the newest messages of its nodes to its neighbours, receives theirs, and refuses all
+other connections.
 
 Peers may be lost, stopped, restarted or hostile; messages may be lost. The newest message of every node is repeated for
 neighbours that missed it. Of the messages that arrive, only the newest of every node is kept.
@@ -98,7 +98,7 @@ class Links:
         self._context.linger = 0
         try:
             if self._curve is not None:
-                # the first to start and the last to stop: libzmq admits everybody while there is none
+                # the first to start and the last to stop: libzmq admits all connections while there is none
                 self._authenticator = PeerAuthenticator(self._context, self._admitted)
                 self._authenticator.start()
             self._publisher.open(self._context)
@@ -144,7 +144,7 @@ class Links:
         a newer one. Does not wait.
 
         The peer that hosts the node ``private_to`` gets all of it, the others get it without the private columns. If no
-        neighbour hosts that node, or if it is None, nobody gets them.
+        neighbour hosts that node, or if it is None, they are not sent.
         """
         if sender not in self.nodes:
             raise OptionError(f"Node {sender} is not a node of this peer; it has {sorted(self.nodes)}.")
@@ -218,7 +218,7 @@ class Links:
         if self._context is not None:
             self._receive(link, self._context)
 
-    def recall(self, marks: Mapping[int, Mark]) -> None:
+    def restore_marks(self, marks: Mapping[int, Mark]) -> None:
         """Refuse messages older than these marks. A message with the same mark is accepted once more: it was used
         before, but it is not kept."""
         self._marks |= {node: (life, number - 1) for node, (life, number) in marks.items()}
@@ -291,7 +291,7 @@ class Links:
         return next((name for name, link in self._links.items() if node in link.admission.nodes), None)
 
     def _identify(self, node: int, user: str | None) -> str | None:
-        """The neighbour that asks for messages: the one that has authenticated; without keys, the one that hosts the
+        """The neighbour that requests messages: the one that has authenticated; without keys, the one that hosts the
         node it names."""
         name = self._host_of(node) if self._curve is None else user
         link = self._links.get(name) if name is not None else None

@@ -50,7 +50,7 @@ _ANNOUNCEMENT_MS = 500
 # after a heartbeat missed behind a full queue, it would abort the whole process (zeromq/libzmq#3937)
 _LIBZMQ_RETRY_MS = 24 * 3600 * 1000
 
-# bytes of a routing id. It is random: whoever knew it could take the place of a connection that has ended
+# bytes of a routing id. It is random: a peer that knew it could take the place of a connection that has ended
 _ROUTING_ID = 16
 
 # the address of a monitor must be new each time
@@ -80,7 +80,7 @@ class LinkState(StrEnum):
 
 class Link:
     """Receives from a neighbour, connects again whenever a connection ends, and hands accepted messages to ``deliver``.
-    ``node`` is a node of this peer, by which the neighbour may tell who it is.
+    ``node`` is a node of this peer, by which the neighbour may identify this peer.
 
     ``state``, ``since`` when (seconds of the wall clock), and a ``note`` for people. ``received_messages`` and
     ``received_bytes``: all frames, good or bad. ``last_accepted``: when a message was last accepted, by the monotonic
@@ -143,7 +143,7 @@ class Link:
     def _sockets(
         self, context: zmq.asyncio.Context, endpoint: str
     ) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
-        """A DEALER socket that connects and asks for messages, and its monitor."""
+        """A DEALER socket that connects and requests messages, and its monitor."""
         dealer = context.socket(zmq.DEALER)
         try:
             self._timing.apply(dealer)
@@ -222,7 +222,7 @@ class Link:
                 self._set_absent("it cannot be reached")
         elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
             own = self._curve.fingerprint if self._curve else "none"
-            self._set_state(LinkState.REFUSED, f"it does not admit our key {own}; ask it to")
+            self._set_state(LinkState.REFUSED, f"it does not admit our key {own}; it must be added there")
         elif event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL and value == errno.EAGAIN:
             self._set_absent("it accepts the connection and does not answer")
         else:

@@ -62,7 +62,7 @@ BUTTONS = "\n".join(
 
 def animate(result: Result, *, frames: int | None, fps: int) -> FuncAnimation:
     """The network on the left, its nodes coloured by how far each is from the mean estimate; the estimates on the
-    right. ``frames`` moments are picked evenly from the snapshots."""
+    right. ``frames`` of the snapshots are shown, evenly spaced."""
     snapshots, network = result.snapshots, result.network
     if snapshots is None or network is None or len(snapshots) == 0:
         raise OptionError(

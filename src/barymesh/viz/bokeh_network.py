@@ -1,5 +1,5 @@
 """A network as an interactive figure: nodes coloured by their distance from agreement, edges by the age of their last
-message. Shapes and dashes repeat what colours say, for readers who cannot distinguish them."""
+message. Shapes and dashes repeat the information of the colours, for readers who cannot distinguish them."""
 
 from __future__ import annotations
 

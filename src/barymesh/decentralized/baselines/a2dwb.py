@@ -15,7 +15,7 @@ At activation k of node i, with the newest received ``g_j`` of its neighbours an
 
 and loses nothing, if ``rho - 1`` is not the difference of two rounded numbers: see ``theta.square_change``.
 
-With node weights w_i the oracle is asked at ``lam_i = omega_i / (m w_i)``, so that feasible means
+With node weights w_i the oracle is evaluated at ``lam_i = omega_i / (m w_i)``, so that feasible means
 ``sum_i w_i lam_i = 0``; with equal weights that is omega itself.
 
 The sum of the duals is **not** conserved, so this algorithm agrees on a wrong measure: see docs/explanation/errata.md.

@@ -265,7 +265,7 @@ def stepped(
 
 
 class _Run:
-    """The arguments, checked, with what both methods ask of them in every step, and the recorded points.
+    """The checked arguments, with the operations on them that both methods share, and the recorded points.
 
     ``oldest``: the largest age that a block can have.
     """

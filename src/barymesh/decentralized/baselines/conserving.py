@@ -8,17 +8,18 @@ At activation k of node i, with ``theta = theta_{k+1}`` and the newest received 
     u_i    -= delta,    v_i += (1 - m theta) / theta^2 * delta,    (u_i, v_i) sent to the neighbours
 
 The 1/n moves lam_i by a constant over the support, which changes no measure; it keeps the numbers small. The degree
-counts only neighbours heard of.
+counts only neighbours from which a message has arrived.
 
 **What the network holds** is ``lam = W (u + theta^2 v)``, with the Laplacian W. Its rows add up to zero whatever u and
-v are, so the duals are feasible to rounding at any time: no delay, loss, copy, sleep or crash can change that. What a
-node asks its oracle at differs from lam by what is on its way. A newer sum replaces an older one, so a lost message is
-made up for by the next; and a stale one is taken at the *present* theta, as PASBCDS wants it and A2DWB does not.
+v are, so the duals are feasible to rounding at any time: no delay, loss, copy, sleep or crash can change that. The
+point at which a node evaluates its oracle differs from lam by the messages in transit. A newer sum replaces an older
+one, so a lost message is made up for by the next; and a stale one is taken at the *present* theta, as PASBCDS wants it
+and A2DWB does not.
 
 **Damped growth.** In A2DWB steps go along differences of gradients and vanish once the nodes agree. Here each node's
-own gradient stays, and only the Laplacian takes it out: u and v move on together for ever, and who knows a neighbour
-as it was ``a`` activations ago is off by about ``gamma a (1 + a/2) p``. With the published constant gamma that is a
-floor, or, where gamma is large for the delays, an oscillation that grows. So the step shrinks slowly,
+own gradient stays, and only the Laplacian takes it out: u and v move on together for ever, and a node that knows a
+neighbour as it was ``a`` activations ago is off by about ``gamma a (1 + a/2) p``. With the published constant gamma
+that is a floor, or, where gamma is large for the delays, an oscillation that grows. So the step shrinks slowly,
 
     gamma_k = gamma / sqrt(1 + k / (m full_steps))
 
@@ -33,10 +34,10 @@ way, whether u and v are stored or, as in A2DWB, ``u + theta^2 v``. A million ac
 **A crash without memory** leaves a node at zero, far behind the others. That would be feasible too, but the way back
 would be as long as the run so far. So the node waits for its neighbours' sums and starts at their mean, where
 ``lam_i = 0`` as at the beginning. Until then it counts as absent: lam is that of the network without it, and it sends
-zeros, also for the last number of a message, which is 1 from everybody else and thus counts the neighbours heard of.
-If it is told nothing for PATIENCE activations (all may have crashed), it begins at zero.
+zeros, also for the last number of a message, which is 1 from all other nodes and thus counts the neighbours that take
+part. If it receives nothing for PATIENCE activations (all may have crashed), it begins at zero.
 
-With node weights w_i the oracle is asked at ``lam_i = omega_i / (m w_i)``, and feasible means ``sum_i w_i lam_i = 0``.
+With node weights w_i the oracle is evaluated at ``lam_i = omega_i / (m w_i)``; feasible means ``sum_i w_i lam_i = 0``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from barymesh.gradients.plain import Gradients
 from barymesh.network.topology import adjacency, require_unweighted
 from barymesh.state import State
 
-# activations for which a node without memory waits to be told where the others are
+# activations for which a node without memory waits for the sums of its neighbours
 PATIENCE = 50
 
 

@@ -1,4 +1,4 @@
-"""DCWB, the synchronous rival (Dvurechensky et al. 2018, Algorithm 3): accelerated gradient descent on the dual.
+"""DCWB, the synchronous baseline (Dvurechensky et al. 2018, Algorithm 3): accelerated gradient descent on the dual.
 
 With ``L = lambda_max(W)/reg`` and everything zero at the start, in each round:
 

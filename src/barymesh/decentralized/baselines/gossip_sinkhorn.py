@@ -1,7 +1,7 @@
-"""Gossip Sinkhorn, the synchronous rival in the log domain (Baheri, Millard, Vahid, arXiv 2509.14521).
+"""Gossip Sinkhorn, the synchronous baseline in the log domain (Baheri, Millard, Vahid, arXiv 2509.14521).
 
-Sinkhorn's iteration needs one thing of everybody: the mean of the log-messages, the logarithm of their geometric mean.
-Here the nodes look for it by gossip, in phases of K rounds. In units of reg, ``x = lam / reg``, each phase is
+Sinkhorn's iteration needs one quantity of all nodes: the mean of the log-messages, the logarithm of their geometric
+mean. Here the nodes look for it by gossip, in phases of K rounds. In units of reg, ``x = lam / reg``, each phase is
 
     phi_i = log p_i(x_i) - x_i                             the local update: its log-message
     y_i   = w_i phi_i,   s_i = w_i                         what is averaged, and its weight

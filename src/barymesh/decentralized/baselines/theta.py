@@ -43,7 +43,7 @@ class ThetaSequence:
     def at(self, steps: ArrayLike) -> Floats:
         """``theta_k`` for every k in ``steps``, whole numbers from 1 on, in any order; an array of the same shape.
 
-        The value at k does not depend on what was asked before. Places near the last ones asked for are cheapest.
+        The value at k does not depend on earlier calls. Places near those of the last call are cheapest.
         """
         places = _checked_places(steps)
         return np.asarray(1.0 / (0.5 * (places - 1) + self.m + self._excess(places)))
@@ -93,5 +93,5 @@ def _checked_places(steps: Any) -> NDArray[np.int64]:
     if places.dtype.kind not in "iu":
         raise OptionError(f"The places in the sequence have type {places.dtype}; they must be whole numbers from 1 on.")
     if places.min() < 1:
-        raise OptionError(f"Place {places.min()} of the sequence was asked for; the first one is 1.")
+        raise OptionError(f"Place {places.min()} of the sequence does not exist; the first one is 1.")
     return places.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The look and the behaviour of the page: its frame, its style sheet and its script. No figures and no numbers."""
+"""The template of the page, its style sheet and its script. No figures and no numbers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ TEMPLATE = """{% from macros import embed %}<!DOCTYPE html>
 <div class="key">
 <span>Node, distance from the mean: <span class="scale">{{ ramps.near }}
 <span class="ramp" style="background: {{ ramps.agreement }}"></span> {{ ramps.far }}</span></span>
-<span>Link, age of the news: <span class="scale">{{ ramps.fresh }}
+<span>Link, age of the last message: <span class="scale">{{ ramps.fresh }}
 <span class="ramp" style="background: {{ ramps.ages }}"></span> {{ ramps.stale }}</span> dashed from {{ ramps.silent }}
 on</span>
 <span id="signs"></span>
@@ -130,7 +130,7 @@ aria-labelledby="curves-title">
 <details id="nodes"><summary>All nodes as a table</summary>
 <div class="scroll" tabindex="0" role="region" aria-label="Table of nodes"><table>
 <thead><tr><th scope="col">node</th><th scope="col">state</th><th scope="col">from the mean</th>
-<th scope="col">oldest news sent</th><th scope="col">more</th></tr></thead><tbody id="rows"></tbody></table></div>
+<th scope="col">oldest last message</th><th scope="col">more</th></tr></thead><tbody id="rows"></tbody></table></div>
 <p id="more"></p></details>
 </section>
 {% endif %}
@@ -152,28 +152,28 @@ const barymesh = (() => {
   let control = null, paused = false;
 
   // ---- light and dark
-  function dress(theme) {
+  function applyTheme(theme) {
     page.dataset.theme = theme;
     document.querySelector(".switch").textContent = theme == "dark" ? "Light page" : "Dark page";
     for (const one of Bokeh.documents) paint(one, colours());
   }
   function kept() { try { return localStorage.getItem("barymesh-theme"); } catch { return null; } }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", event => {
-    if (!kept()) dress(event.matches ? "dark" : "light");
+    if (!kept()) applyTheme(event.matches ? "dark" : "light");
   });
-  // what has the focus inside a figure cannot be seen from outside; those who use a mouse need not see it
+  // the focus inside a figure cannot be seen from outside; it is shown while the keyboard is used
   document.addEventListener("keydown", () => page.classList.add("keys"));
   document.addEventListener("pointerdown", () => page.classList.remove("keys"));
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelector(".switch").addEventListener("click", () => {
       const theme = page.dataset.theme == "dark" ? "light" : "dark";
       try { localStorage.setItem("barymesh-theme", theme); } catch {}
-      dress(theme);
+      applyTheme(theme);
     });
     at("pause").addEventListener("click", () => {
       paused = !paused;
       at("pause").setAttribute("aria-pressed", paused);
-      at("pause").textContent = paused ? "Go on" : "Pause";
+      at("pause").textContent = paused ? "Continue" : "Pause";
       if (control) control.data = {paused: [paused]};
     });
     const nodes = at("nodes");
@@ -181,13 +181,13 @@ const barymesh = (() => {
     nodes?.addEventListener("toggle", () => {
       try { sessionStorage.setItem("barymesh-nodes", nodes.open ? "1" : ""); } catch {}
     });
-    dress(page.dataset.theme);
+    applyTheme(page.dataset.theme);
   });
 
-  // ---- words
+  // ---- texts
   function write(id, text) { const one = at(id); if (one && one.textContent != text) one.textContent = text; }
   function cell(kind, text) { const one = document.createElement(kind); one.textContent = text; return one; }
-  function tell(source) {
+  function update(source) {
     const facts = JSON.parse(source.data.json[0]);
     if (facts.reload) { location.reload(); return; }
     write("title", facts.title);
@@ -217,20 +217,20 @@ const barymesh = (() => {
   const fingers = matchMedia("(pointer: coarse)").matches;
   function begin(facts, switches) {
     control = switches;
-    // a finger scrolls the page, until it is told to move a figure
+    // a finger scrolls the page, until the user chooses the tool that moves a figure
     if (fingers) for (const one of Bokeh.documents) for (const model of one.all_models ?? one._all_models.values())
       if (model.type == "PanTool") model.active = false;
-    dress(page.dataset.theme);
-    tell(facts);
+    applyTheme(page.dataset.theme);
+    update(facts);
     page.dataset.ready = "yes";
   }
   function lost() {
-    at("lost").textContent = "The dashboard has ended: this is the last it knew.";
+    at("lost").textContent = "The dashboard has ended: these are its last data.";
     at("lost").hidden = false;
     at("pause").disabled = true;
     at("status").className = "";
     page.dataset.lost = "yes";
   }
-  return {begin, tell, lost};
+  return {begin, update, lost};
 })();
 """

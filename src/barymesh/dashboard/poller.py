@@ -1,4 +1,4 @@
-"""One look a second at a source, for all who look at the page."""
+"""Poll a source once a second, for all browsers that show the page."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Self
 from barymesh.dashboard.scene import Scene, Source
 from barymesh.errors import BarymeshError
 
-# seconds between two looks
+# seconds between two polls
 PAUSE = 1.0
 
 
-class Watch:
-    """Looks, within ``with``, in a thread of its own, and keeps the newest scene."""
+class ScenePoller:
+    """Polls a source, within ``with``, in a thread of its own, and keeps the newest scene."""
 
     def __init__(self, source: Source, pause: float = PAUSE) -> None:
         self._source, self._pause = source, pause
-        self._newest = Scene("barymesh", "Looking for the first time.", False), 0
+        self._newest = Scene("barymesh", "Reading the first data.", False), 0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._poll_until_closed, name="poller", daemon=True)
 
     def __enter__(self) -> Self:
-        self._look()
+        self._poll()
         self._thread.start()
         return self
 
@@ -38,11 +38,11 @@ class Watch:
         """The newest scene, and its number."""
         return self._newest
 
-    def _look_on(self) -> None:
+    def _poll_until_closed(self) -> None:
         while not self._over.wait(self._pause):
-            self._look()
+            self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         last, number = self._newest
         try:
             scene = self._source.scene()

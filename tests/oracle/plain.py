@@ -1,4 +1,4 @@
-"""The oracle in plain NumPy, as the formula stands: slow, obvious, and what the compiled kernels are tested against."""
+"""The oracle in plain NumPy, as in the formula: slow, obvious, and what the compiled kernels are tested against."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Page(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """Every link that leads nowhere, and what stands on another machine but is needed to show a page."""
+    """Every link that leads nowhere, and every resource on another machine that a page needs."""
     pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     found = []
     for path, page in pages.items():

@@ -2,10 +2,10 @@
 Merging the posteriors of five hospitals
 ========================================
 
-Five hospitals each hold a fifth of the records, and nobody may pool them. Each fits the same Bayesian model to its
-own records; what would the posterior of *all* records have been? The answer of Srivastava, Li and Dunson (WASP,
-2018): let every site count each of its records five times, so that its posterior is as narrow as the full one, and
-take the Wasserstein barycenter. It averages the sites' random offsets away, which the mean of the densities keeps.
+Five hospitals each hold a fifth of the records, and the records may not be pooled. Each fits the same Bayesian model to
+its own records; what would the posterior of *all* records have been? The answer of Srivastava, Li and Dunson (WASP,
+2018): let every site count each of its records five times, so that its posterior is as narrow as the full one, and take
+the Wasserstein barycenter. It averages the sites' random offsets away, which the mean of the densities keeps.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ import barymesh as bm
 
 # %%
 # The model: is a tumour malignant, given its radius? Logistic regression, flat prior. With two coefficients the
-# posterior can be written down on a grid, so the full one is known exactly and no sampler stands in between.
+# posterior can be written down on a grid, so the full one is known exactly and no sampler is needed.
 
 data = load_breast_cancer()
 radius = (data.data[:, 0] - data.data[:, 0].mean()) / data.data[:, 0].std()

@@ -18,7 +18,7 @@ def is_array(values: Any) -> bool:
 
 
 def as_floats(values: Any, what: str, error: type[BarymeshError]) -> Floats:
-    """An array of real numbers, or an error that says what came instead. Arrays of other libraries are read."""
+    """An array of real numbers, or an error with what was given. Arrays of other libraries are read."""
     try:
         array = _as_numpy(values)
         if array.dtype.kind not in "biuf" and (array.dtype.kind != "O" or array.size == 0):

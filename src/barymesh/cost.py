@@ -27,7 +27,7 @@ CostLike = str | Callable[[Floats, Floats], Any] | NDArray[Any]
 
 
 class Cost:
-    """A cost function, made from whatever the user gave.
+    """A cost function, made from what the user passes.
 
     ``spec`` is a `scipy.spatial.distance` metric name, a callable ``(z (n, d), y (N, d)) -> (n, N)``, or a precomputed
     matrix ``(n, N)`` between the support and the common atoms of discrete measures.

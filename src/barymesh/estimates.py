@@ -1,5 +1,5 @@
-"""Figures about a problem that can be had before it is solved: typical and largest cost, mass that the support misses,
-and the work of an iteration."""
+"""Figures of a problem that can be computed before it is solved: typical and largest cost, mass that the support
+misses, and the work of an iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that say how good duals and node estimates are. See the spec of each in its docstring."""
+"""Measures of the accuracy of duals and of the nodes' estimates."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _terminal_bar(title: str, total: float) -> Iterator[Update]:
 
 @contextmanager
 def _notebook_line(title: str, total: float) -> Iterator[Update]:
-    """One output that changes in place: a bar and words, or words alone where HTML is not shown. Needs no widgets."""
+    """One output that changes in place: a bar and text, or text alone where HTML is not shown. Needs no widgets."""
     import IPython.display
 
     display: Any = IPython.display.display

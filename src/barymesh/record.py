@@ -1,4 +1,4 @@
-"""What a callback sees, whatever runs: one type for the solver and for every engine."""
+"""The record that callbacks are called with: one type for the solver and for every engine."""
 
 from __future__ import annotations
 

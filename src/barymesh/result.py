@@ -1,4 +1,4 @@
-"""One result type, whatever ran: the same fields, always."""
+"""The result of every computation: one type, with the same fields."""
 
 from __future__ import annotations
 

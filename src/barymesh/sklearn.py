@@ -104,7 +104,7 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         S reg KL(p | q) + sum_i s_i W_reg(p, X_i)
 
     which is solved to ``tol`` and certified. Hence: the first call is ``fit``; rows whose barycenter is ``q`` already
-    change nothing; nothing is blurred by being handed on; and on a stream of rows drawn from one distribution it
+    change nothing; nothing is blurred from call to call; and on a stream of rows drawn from one distribution it
     approaches the barycenter of that distribution (it is an implicit stochastic mirror descent with steps 1/S). It is
     not the barycenter of everything seen, and depends on the order and on how rows are batched. Treating ``q`` as one
     more histogram would be simpler, but blurs it by ``reg`` at every call.
@@ -163,7 +163,7 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return self._learn(X, sample_weight, anew=True)
 
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Go on with further rows; the class's notes say what this computes.
+        """Continue with further rows; the notes of the class define what this computes.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     def _warn(self, what: str) -> None:
         warnings.warn(
-            f"{what}, not to tol={self.tol:g}, after max_iter={self.max_iter} iterations. Allow more, or ask for less.",
+            f"{what}, not to tol={self.tol:g}, after max_iter={self.max_iter} iterations. Raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=4,
         )

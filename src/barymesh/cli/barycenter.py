@@ -56,7 +56,7 @@ def barycenter(
 
 
 def compute(config: Config, as_json: bool, quiet: bool) -> int:
-    """Read the measures, compute their barycenter, write what came out. Returns the exit code."""
+    """Read the measures, compute their barycenter, write the results. Returns the exit code."""
     from barymesh.api import barycenter
     from barymesh.io.output import RESULT, write_outputs
     from barymesh.result import Result

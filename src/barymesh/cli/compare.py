@@ -85,7 +85,7 @@ class Outcome:
 
 
 def _compare(config: Config, methods: list[str], as_json: bool, quiet: bool) -> int:
-    """Read the measures, simulate method by method, write what came out. Returns the exit code."""
+    """Read the measures, simulate method by method, write the results. Returns the exit code."""
     from barymesh.io.output import write_comparison
     from barymesh.viz.tables import print_comparison
 

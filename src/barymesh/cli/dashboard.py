@@ -107,7 +107,7 @@ def source_of(what: Sequence[str]) -> Source:
 
 
 def require_bokeh() -> None:
-    """An error that says what to install, before anything is begun."""
+    """An error that names the missing package, before anything is started."""
     if importlib.util.find_spec("bokeh") is None:
         raise OptionError("The dashboard needs Bokeh: pip install 'barymesh[dashboard]'.")
 
@@ -115,8 +115,8 @@ def require_bokeh() -> None:
 def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
     """Do the work, with a dashboard of ``what`` beside it if one is wanted. Returns what the work does.
 
-    The page is another process: the work never waits for it, and it goes when this process does. At the end it stays,
-    in front of people, until Ctrl-C; else for some seconds, and says that the run has ended.
+    The page is another process: the work never waits for it, and it goes when this process does. At the end it stays
+    until Ctrl-C in a terminal, else for some seconds, and shows that the run has ended.
     """
     if not wanted:
         return work()

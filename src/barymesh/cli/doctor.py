@@ -99,17 +99,17 @@ def doctor(
 
 
 def examine() -> Iterator[Finding]:
-    """Everything that is looked at, in the order of the report."""
-    for look in (_itself, _packages, _kernels, _threads, _blas, _sockets, _clock, _room, _optional):
-        yield from _guarded(look)
+    """All findings, in the order of the report."""
+    for check in (_itself, _packages, _kernels, _threads, _blas, _sockets, _clock, _room, _optional):
+        yield from _guarded(check)
 
 
-def _guarded(look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def _guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """A check that fails is a finding too."""
     try:
-        yield from look()
+        yield from check()
     except Exception as error:
-        name = look.__name__.strip("_")
+        name = check.__name__.strip("_")
         yield Finding(
             name,
             Severity.BROKEN,
@@ -329,7 +329,7 @@ def _print(findings: list[Finding], broken: bool) -> None:
     console.print(table)
     count: Any = sum(finding.state is Severity.BROKEN for finding in findings)
     console.print(
-        f"\n{count} broken: do what the last column says, then run this again."
+        f"\n{count} broken: follow the last column, then run this again."
         if broken
         else "\nEverything that is needed works."
     )

@@ -90,7 +90,7 @@ def simulate(
 
 
 def _simulate(config: Config, path: Path, as_json: bool, quiet: bool) -> int:
-    """Read the measures, run the network, write what came out. Returns the exit code."""
+    """Read the measures, run the network, write the results. Returns the exit code."""
     from barymesh.api import barycenter
     from barymesh.io.output import CHECKPOINT, write_outputs
     from barymesh.viz.tables import print_result

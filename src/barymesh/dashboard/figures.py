@@ -220,17 +220,17 @@ def _values(panel: Panel, scene: Scene, run: Columns) -> tuple[Floats, Floats]:
 
 def _nodes(nodes: NodeTable) -> dict[str, Any]:
     notes = nodes.notes or [""] * len(nodes.names)
-    notes_shown = [
+    texts = [
         "; ".join(filter(None, [f"{distance_text(error)} from the mean", note]))
         for error, note in zip(nodes.errors, notes, strict=True)
     ]
-    return node_columns(nodes.names, nodes.positions, nodes.errors, nodes.states, MARKERS, EMPHASISED, notes_shown)
+    return node_columns(nodes.names, nodes.positions, nodes.errors, nodes.states, MARKERS, EMPHASISED, texts)
 
 
 def _edges(nodes: NodeTable) -> dict[str, Any]:
     ends = [f"{nodes.names[i]} – {nodes.names[j]}: " for i, j in nodes.edges]  # noqa: RUF001
-    notes_shown = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
-    return edge_columns(nodes.positions, nodes.edges, nodes.staleness, notes_shown)
+    texts = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
+    return edge_columns(nodes.positions, nodes.edges, nodes.staleness, texts)
 
 
 def distance_text(error: float) -> str:

@@ -14,7 +14,7 @@ from barymesh.errors import FileError, MeasureError, OptionError
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images of one digit, and their source in words.
+    """Images of one digit, and their source as text.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Digits:
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """All images of a source, ``(n, height, width)``, the digit each shows, ``(n,)``, and the source in words.
+    """All images of a source, ``(n, height, width)``, the digit each shows, ``(n,)``, and the source as text.
 
-    ``remedy`` says what to do when it has too few of a digit.
+    ``remedy``: part of the error where it has too few of a digit.
     """
 
     images: NDArray[Any]

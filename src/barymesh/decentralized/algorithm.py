@@ -78,7 +78,7 @@ class Batch:
 
 
 class Algorithm(ABC, Generic[S]):
-    """What engines need to know of every algorithm. ``width`` numbers make a message.
+    """The interface of all algorithms for engines. A message has ``width`` numbers.
 
     ``conserves``: whether the duals end feasible, ``sum_i w_i lam_i = 0``, whatever happens. ``elastic``: whether nodes
     may join, leave and change their measures.
@@ -123,7 +123,7 @@ class Algorithm(ABC, Generic[S]):
 
 
 class AsynchronousAlgorithm(Algorithm[S]):
-    """Nodes act on whatever they have received. A newer message of a node replaces an older one.
+    """Nodes act on the messages they have received by then. A newer message of a node replaces an older one.
 
     ``private``: the columns of a message that are meant for one receiver only, see ``private_receivers``.
     """

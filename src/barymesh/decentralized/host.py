@@ -78,8 +78,8 @@ class Host(Generic[S]):
         self.counts = np.full(self.nodes.count, (incarnation % LIVES) * LIFE, dtype=np.int64)
 
     def batch(self, usual: int) -> Batch:
-        """All nodes, to act once. ``usual``: how often a node of the network has acted by now, as far as a clock can
-        tell; accelerated methods need to agree on it."""
+        """All nodes, to act once. ``usual``: how often a node of the network has acted by now, estimated
+        from a clock; accelerated methods need to agree on it."""
         steps = usual * self.nodes.size + self.nodes.ids
         return Batch(np.arange(self.nodes.count), self.counts.copy(), steps)
 

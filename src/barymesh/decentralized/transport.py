@@ -1,4 +1,4 @@
-"""The one interface between nodes and whatever carries their messages.
+"""The interface between nodes and the transport of their messages.
 
 Three transports implement it: virtual delivery in a simulation (engines/delivery.py), sockets between processes and
 organisations (engines/socket_transport.py), and memory, below. The code that runs a node is the same for all: see

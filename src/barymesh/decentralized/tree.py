@@ -34,7 +34,7 @@ from barymesh.state import S, State
 
 # a node that joins counts once its error is below this
 ARRIVED = 0.2
-# how fast a slow rate of convergence is forgotten, and the slowest that is believed
+# how fast a slow rate of convergence is forgotten, and the slowest that is assumed
 FORGETTING, SLOWEST, TINY = 0.9, 1.0 - 1e-3, 1e-300
 # activations without a message from the parent until a node looks for another way to the root, and beats of the root
 # that a child may be behind; they double where they prove too few

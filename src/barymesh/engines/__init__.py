@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run_on_network(problem: Problem, network: Network, options: RunOptions) -> Result:
-    """Run with the engine that the options name, record on the way, and certify what comes out."""
+    """Run with the engine that the options name, record on the way, and certify the result."""
     match options.engine:
         case "processes":
             from barymesh.engines.processes import run_processes

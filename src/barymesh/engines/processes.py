@@ -1,4 +1,4 @@
-"""Real processes on one machine: every worker has some of the nodes, and talks to the others through sockets.
+"""Real processes on one machine: every worker has some of the nodes, and exchanges messages through sockets.
 
 The caller starts the workers, watches them, and starts those again that die.
 """
@@ -27,7 +27,7 @@ from barymesh.result import Result
 
 
 def run_processes(problem: Problem, network: Network, options: RunOptions) -> Result:
-    """Run in processes, record on the way, and certify what comes out."""
+    """Run in processes, record on the way, and certify the result."""
     for measure in problem.measures:
         if isinstance(measure, Lazy) and measure.at is not None:
             raise OptionError(

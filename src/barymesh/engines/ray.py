@@ -50,7 +50,7 @@ LEAVE = 10.0
 
 
 def run_ray(problem: Problem, network: Network, options: RunOptions) -> Result:
-    """Run on a Ray cluster, record on the way, and certify what comes out."""
+    """Run on a Ray cluster, record on the way, and certify the result."""
     places = [measure.at if isinstance(measure, Lazy) else None for measure in problem.measures]
     return run_workers(problem, network, options, _there(places, options))
 

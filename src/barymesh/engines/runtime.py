@@ -93,8 +93,8 @@ def hosted_algorithm(method: str, problem: Problem, nodes: Nodes, **options: Any
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process is on the network: the ``endpoint`` it listens at, with its key pair ``curve``, the peers that it
-    talks to, and the id of the ``run`` that all its messages carry."""
+    """Where a process is on the network: the ``endpoint`` it listens at, with its key pair ``curve``, its
+    neighbours, and the id of the ``run`` that all its messages carry."""
 
     run: str
     endpoint: str
@@ -106,7 +106,7 @@ class Runtime:
     """Runs an algorithm on its nodes, whose measures the ``problem`` has.
 
     ``began``: when the run began, in seconds since 1970: from it, and the pace, nodes compute how often the others have
-    acted, and incarnations are distinguished. ``state_file``: where the nodes' memory is kept, None for nowhere;
+    acted, and incarnations are distinguished. ``state_file``: where the nodes' memory is kept, None to keep none;
     ``about``: identifies the run that the memory belongs to. ``incarnation``: by default it follows from ``began``.
     """
 

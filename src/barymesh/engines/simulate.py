@@ -34,7 +34,7 @@ FEW_POINTS = 16
 
 
 def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
-    """Run in virtual time, record on the way, and certify what comes out."""
+    """Run in virtual time, record on the way, and certify the result."""
     began = time.perf_counter()
     simulation = build_simulation(problem, network, options)
     before = 0.0

@@ -89,7 +89,7 @@ Site = AbstractContextManager[tuple[Sequence[Sequence[int]], Callable[[Assignmen
 
 
 def run_workers(problem: Problem, network: Network, options: RunOptions, site: Site) -> Result:
-    """Start the workers at the site, watch them, record on the way, and certify what comes out."""
+    """Start the workers at the site, watch them, record on the way, and certify the result."""
     began = time.perf_counter()
     algorithm = checked_algorithm(problem, network, options)
     # the step depends on all weights, of which a worker knows some

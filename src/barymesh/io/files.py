@@ -53,7 +53,7 @@ def read_measures(
         Whether dark pixels of images carry the mass.
     columns : list of str or int, optional
         The columns of tables that are coordinates, in this order: by name, or by number, counted from 1. By default
-        all but the weights. Others are not looked at, and may hold text.
+        all but the weights. Others are not read, and may hold text.
     weight_column : str or int, optional
         The column of tables that holds the mass of each sample. By default all samples weigh the same, whatever the
         columns are called.
@@ -92,7 +92,7 @@ def read_measures(
 
 
 def _with_name(file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
-    """``read(*arguments)``; every error says which file it is about."""
+    """``read(*arguments)``; every error names the file."""
     try:
         return read(*arguments)
     except FileError:

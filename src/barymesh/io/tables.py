@@ -1,8 +1,8 @@
 """Tables as measures: every row of a CSV or Parquet file is a sample, every column a coordinate.
 
 Which columns are coordinates can be chosen, and one column can be the mass of the samples. Columns that are not chosen
-are not looked at, so they may hold text. Errors name file, line and column, and never what a cell holds: that may be
-somebody's name.
+are not read, so they may hold text. Errors name file, line and column, and never what a cell holds: that may be the
+name of a person.
 """
 
 from __future__ import annotations

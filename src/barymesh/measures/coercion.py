@@ -1,4 +1,4 @@
-"""Turn what a user passes into measures, in exactly one way, or say why there are two.
+"""Turn the measures that a user passes into objects; input that can be read in two ways is refused.
 
 The rules:
 

@@ -48,7 +48,7 @@ class Lazy(Measure):
         Returns
         -------
         Measure, array, or anything else that a list of measures may hold
-            The measure; a MeasureError says why it cannot be loaded.
+            The measure; a MeasureError if it cannot be loaded.
         """
         from barymesh.io.files import read_measure
 

@@ -51,7 +51,7 @@ class Sampler(Measure):
 
 
 def checked_draws(drawn: Any, size: int, what: str, dimension: int | None) -> Floats:
-    """Draws as a finite ``(size, d)`` array, or a SamplerError that says what came instead."""
+    """Draws as a finite ``(size, d)`` array, or a SamplerError with what was returned."""
     values = as_floats(drawn, f"What {what[0].lower()}{what[1:]} returns", SamplerError)
     if values.ndim == 1:
         values = values[:, None]

@@ -40,7 +40,7 @@ class Contribution:
 @dataclass(frozen=True)
 class Answer:
     """The root's new ``target (down,)``; ``moved``: its distance from the one before, in L1; ``remaining``: how far the
-    target itself still has to go, in L1, as far as the root can tell."""
+    target itself still has to go, in L1, as estimated by the root."""
 
     target: Floats
     moved: float

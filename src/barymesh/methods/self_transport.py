@@ -1,4 +1,4 @@
-"""How the logarithms of the estimates answer to the duals, as far as the barycenter alone can tell.
+"""The response of the logarithms of the estimates to the duals, predicted from the barycenter alone.
 
 A node's ``h = log p(x)`` answers to its dual x by ``dh = (I - S) dx``, where S averages over the atoms y that a point z
 exchanges mass with, and back: ``(S v)(z) = E[E[v(z') | y] | z]``. Its own measure decides S, but the measures of all

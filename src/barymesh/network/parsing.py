@@ -1,4 +1,4 @@
-"""Networks from whatever users have: a name, a graph, a matrix, a file, a list of pairs."""
+"""Networks from what users pass: a name, a graph, a matrix, a file, a list of pairs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROUNDING = 1e-9
 
 
 def as_network(value: Any, size: int, seed: int = 0) -> Network:
-    """A network with one node for each measure, from whatever users have.
+    """A network with one node for each measure.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ GROUP_NUMBERS = 4096
 
 
 class Passage:
-    """The kernel ``exp(-c/reg)`` from one grid to another, one matrix an axis, in every form the compiled code
-    wants."""
+    """The kernel ``exp(-c/reg)`` from one grid to another, one matrix an axis, in the forms that the compiled code
+    takes."""
 
     def __init__(self, exponents: list[Floats], dtype: type) -> None:
         """``exponents[a] (n_a, N_a)``: cost along axis a between source and target, divided by reg."""

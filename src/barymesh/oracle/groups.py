@@ -75,7 +75,7 @@ class GroupedOracle(Oracle):
 def build_oracle(atoms: list[Atoms], support: Support, cost: Cost, reg: float, dtype: type = np.float64) -> Oracle:
     """The fastest safe oracle for these measures: separable on grids, dense on common points, else atom by atom.
 
-    Every row of a batch comes out the same to the last bit, whatever the rest of the batch is.
+    Every row of a batch is the same to the last bit, whatever the rest of the batch is.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for node, a in enumerate(atoms):

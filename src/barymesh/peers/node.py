@@ -193,7 +193,7 @@ def local_problem(kit: Kit, measure: Any, weight: float) -> Problem:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The outcome of one check: ``ok`` or not, and a text that says what was found or what to do."""
+    """The outcome of one check: ``ok`` or not, and a text with the finding or the remedy."""
 
     what: str
     ok: bool
@@ -216,7 +216,7 @@ async def check(
         _require_usable(weight, network.method)
         fit = _fit(kit, measure, weight)
         if budget is not None:
-            # made for the check only: nobody sees it
+            # made for the check only, and not released
             local_problem(kit, released(kit, measure, budget)[0], weight)
         found.append(fit)
     except BarymeshError as error:

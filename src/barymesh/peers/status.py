@@ -73,7 +73,7 @@ class StatusServer:
         request.add_done_callback(self._requests.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read one request and answer it, whatever it is."""
+        """Read one request and answer it."""
         try:
             async with asyncio.timeout(_TIMEOUT):
                 writer.write(self._answer(await _request(reader)))
@@ -94,7 +94,7 @@ class StatusServer:
         method, path = parts[0], parts[1].partition("?")[0]
         # DNS rebinding: a web page must not read this under a host name that it resolves to this machine
         if not all(_is_loopback(line.partition(":")[2]) for line in lines[1:] if line.lower().startswith("host:")):
-            return _response(HTTPStatus.FORBIDDEN, f"Ask for http://{LOOPBACK}:{self.port}/status.\n")
+            return _response(HTTPStatus.FORBIDDEN, f"Open http://{LOOPBACK}:{self.port}/status.\n")
         if method not in ("GET", "HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, "The status is read-only: use GET.\n", "Allow: GET, HEAD")
         status, text, kind = self._page(path)
@@ -159,7 +159,7 @@ _IDENTITY = ("name", "run", "fingerprint", "method")
 
 
 def state(facts: Facts) -> str:
-    """The state of the node with these facts, in a word or two."""
+    """The state of the node with these facts, as text."""
     if not facts.get("healthy"):
         return "STUCK"
     if not facts.get("ready"):

@@ -31,8 +31,8 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
 def composed_epsilon(multipliers: Iterable[float], delta: float) -> float:
     """The epsilon, at this delta, of releases with these noise multipliers that all hold the same records.
 
-    Gaussian releases add up exactly: together they tell as much as one with ``1/z^2 = sum_k 1/z_k^2``, even if each
-    was chosen in the light of those before.
+    Gaussian releases add up exactly: together they reveal as much as one with ``1/z^2 = sum_k 1/z_k^2``, even if each
+    was chosen with knowledge of those before.
     """
     information = math.fsum(z**-2.0 for z in multipliers)
     return float(_library().get_epsilon_gaussian(information**-0.5, delta)) if information > 0 else 0.0

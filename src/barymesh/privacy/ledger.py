@@ -58,13 +58,13 @@ def read(path: Path) -> list[Entry]:
         return []
     except OSError as error:
         raise FileError(
-            f"Cannot read the privacy ledger {path}: {error.strerror or error}. Make it readable: it tells what "
-            "has been given away before."
+            f"Cannot read the privacy ledger {path}: {error.strerror or error}. Make it readable: it records "
+            "what has been released before."
         ) from error
     except ValueError as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise FileError(
-            f"{path} is no privacy ledger ({why}), so what has been given away before is not known. Restore it from "
+            f"{path} is no privacy ledger ({why}), so what has been released before is not known. Restore it from "
             "a copy. If you move it away instead, the epsilon shown leaves out what was released before."
         ) from error
     return entries

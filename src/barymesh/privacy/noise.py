@@ -13,7 +13,7 @@ BITS = 52
 
 
 class Stream:
-    """Bytes from SHAKE-256 of the ``key`` and of ``parts`` that say what they are for. Different parts give
+    """Bytes from SHAKE-256 of the ``key`` and of ``parts`` that identify their purpose. Different parts give
     independent streams."""
 
     def __init__(self, key: bytes, *parts: bytes) -> None:

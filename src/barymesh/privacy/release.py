@@ -25,14 +25,14 @@ DIGEST = 16
 
 @dataclass(frozen=True)
 class Release:
-    """What was given away of some records.
+    """What was released of some records.
 
     Attributes
     ----------
     digest : str
         Releases with the same digest are the same one.
     epsilon, delta : float
-        The promise.
+        The privacy guarantee.
     records : int
         How many there were.
     noise_multiplier : float
@@ -56,7 +56,7 @@ def private_measure(
     samples: int | None = None,
     key: bytes | None = None,
 ) -> tuple[Histogram, Release]:
-    """A histogram on the support that tells little about any one record of the measure.
+    """A histogram on the support that reveals little about any one record of the measure.
 
     It has (epsilon, delta)-differential privacy for the replacement of one record by any other.
 
@@ -71,12 +71,12 @@ def private_measure(
     reg : float
         That of the barycenter to come: detail finer than its blur is taken for noise. It has no part in the privacy.
     epsilon, delta : float
-        The promise; 1 and 1e-6, say.
+        The privacy guarantee; for instance 1 and 1e-6.
     samples : int, optional
         How many records to draw, where ``measure`` has to be drawn from.
     key : bytes, optional
         The secret that the noise is made from: with the same key, records, support, epsilon and delta comes the same
-        release, which therefore can be made again without giving more away. By default a new one each time. Against
+        release, which therefore can be made again without releasing more. By default a new one each time. Against
         those who know the key there is no privacy, so a key written in a program is for experiments only.
 
     Returns
@@ -84,7 +84,7 @@ def private_measure(
     histogram : Histogram
         What is used in place of the records.
     release : Release
-        What it gave away.
+        What was released.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def _records(measure: Any, support: Support, samples: int | None, secret: bytes)
         return found.points
     if isinstance(found, Sampler | Distribution):
         if samples is None:
-            raise OptionError("The measure has to be drawn from; say how many records with samples=, such as 10_000.")
+            raise OptionError("The measure has to be drawn from; give the number of records, such as samples=10_000.")
         size = whole_number("samples", samples, 1)
         # of the key, so that a restart draws the same records
         seed = int.from_bytes(Stream(secret, b"draws").bytes(32), "big")

@@ -15,7 +15,7 @@ MOST = 1024**8
 
 def available_bytes() -> int | None:
     """Memory that this process can still get: what the machine has free, or less if its container has a limit. None
-    where the operating system does not say."""
+    where the operating system does not report it."""
     known = [amount for amount in (_free_on_machine(), cgroups.memory_left()) if amount is not None]
     return min(known, default=None)
 

@@ -190,7 +190,7 @@ class Support:
 
     @property
     def box(self) -> str:
-        """The box around the points in words, such as "[0, 2] x [0, 1]"."""
+        """The box around the points as text, such as "[0, 2] x [0, 1]"."""
         return " x ".join(f"[{low:g}, {high:g}]" for low, high in zip(*self.ends, strict=True))
 
     def __repr__(self) -> str:
@@ -200,7 +200,7 @@ class Support:
 
 
 def as_support(given: Any) -> Support:
-    """A Support from whatever the user passed as points."""
+    """A Support from points or from a Support."""
     if isinstance(given, str):
         raise SupportError(f"The support {given!r} is not understood. Give points (n, d), a Support, 'auto', or None.")
     return given if isinstance(given, Support) else Support(given)

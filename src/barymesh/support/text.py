@@ -18,7 +18,7 @@ HELP = (
 
 
 def parse_support(text: str, base: Path | None = None, *, check_only: bool = False) -> Support | str | None:
-    """A support from its text. ``check_only`` looks at the form and opens no file."""
+    """A support from its text. ``check_only``: check the form, and open no file."""
     if text == "auto":
         return text
     if ":" in text and Path(text).suffix.lower() not in SUFFIXES:

@@ -139,8 +139,8 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise CurveKeyError(
-            f"The secret key {path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}). If nobody can "
-            f"have read it, `chmod 600 {path}`; else make a new key."
+            f"The secret key {path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}). If no other user "
+            f"has read it, `chmod 600 {path}`; else make a new key."
         )
 
 

@@ -69,7 +69,7 @@ class Neighbour:
 
 
 class LinkState(StrEnum):
-    """The values are for people to read."""
+    """The state of a link. The values are shown to users."""
 
     NEVER = "never connected"
     CONNECTED = "connected"
@@ -79,8 +79,8 @@ class LinkState(StrEnum):
 
 
 class Link:
-    """Receives from a neighbour, connects again whenever a connection ends, and hands accepted messages to ``deliver``.
-    ``node`` is a node of this peer, by which the neighbour may identify this peer.
+    """Receives from a neighbour, connects again whenever a connection ends, and passes accepted messages to
+    ``deliver``. ``node`` is a node of this peer, by which the neighbour may identify this peer.
 
     ``state``, ``since`` when (seconds of the wall clock), and a ``note`` for people. ``received_messages`` and
     ``received_bytes``: all frames, good or bad. ``last_accepted``: when a message was last accepted, by the monotonic

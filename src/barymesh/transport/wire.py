@@ -48,12 +48,12 @@ def frame_bytes(numbers: int) -> int:
 
 @lru_cache(maxsize=64)
 def run_digest(run: str) -> bytes:
-    """What a frame says of its run: 16 bytes of blake2b of the run id."""
+    """The run in a frame: 16 bytes of blake2b of the run id."""
     return hashlib.blake2b(run.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 class Reason(StrEnum):
-    """Why something received is not used. The values are for people to read."""
+    """Why something received is not used. The values are shown to users."""
 
     TOO_LONG = "longer than any message of this run"
     MALFORMED = "not a message"
@@ -68,7 +68,7 @@ class Reason(StrEnum):
 
 
 class BadMessageError(BarymeshError, ValueError):
-    """A frame is not a message that can be used; ``reason`` says why."""
+    """A frame is not a message that can be used; for this ``reason``."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason} ({detail})" if detail else str(reason))

@@ -1,1 +1,1 @@
-"""What people see: figures, progress, HTML."""
+"""Figures, animations, pages and tables of results."""

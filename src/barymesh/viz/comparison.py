@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from barymesh.history import History
 
-# Okabe and Ito's colours, which people of any colour vision can tell apart; line styles help where lines meet
+# Okabe and Ito's colours, which people of any colour vision can distinguish; line styles help where lines meet
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
 # smaller residuals are rounding errors

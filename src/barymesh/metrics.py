@@ -22,9 +22,14 @@ def consensus_error(node_weights: Floats, p: Floats, weights: Floats) -> float:
     return float(weights @ np.abs(node_weights - p).sum(axis=1))
 
 
+def total_variations(estimates: Floats, p: Floats) -> Floats:
+    """``|p_i - p|_1 / 2`` over the last axis."""
+    return np.asarray(0.5 * np.abs(estimates - p).sum(axis=-1))
+
+
 def total_variation(node_weights: Floats, p: Floats) -> float:
     """The mean over the nodes of ``|p_i - p|_1 / 2``."""
-    return float(0.5 * np.abs(np.atleast_2d(node_weights) - p).sum(axis=1).mean())
+    return float(total_variations(np.atleast_2d(node_weights), p).mean())
 
 
 def consensus_distance(node_weights: Floats, edges: NDArray[np.intp]) -> float:

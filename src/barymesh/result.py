@@ -16,8 +16,7 @@ from barymesh.io.atomic import replacing
 from barymesh.io.npz import read_npz
 from barymesh.network.topology import Network
 from barymesh.status import Status
-from barymesh.support.grid import Grid
-from barymesh.support.points import Support
+from barymesh.support.points import Support, grid_values, stored_support
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
@@ -251,14 +250,13 @@ class Result:
         target = Path(path)
         if target.suffix != ".npz":
             target = target.with_name(target.name + ".npz")
-        grid = self.support.grid
         header = {
             "format": FORMAT,
             "status": self.status.name,
             "method": self.method,
             "reason": self.support.reason,
             "names": self.support.names,
-            "grid": grid and [grid.shape, grid.lower, grid.upper],
+            "grid": grid_values(self.support),
             "network": self.network and [self.network.size, self.network.name],
         }
         numbers = {
@@ -319,9 +317,7 @@ class Result:
                     "Read it with the version that wrote it."
                 )
             points = arrays.pop("points")
-            support = (
-                Support.of_grid(Grid(*map(tuple, grid)), reason=reason) if grid else Support(points, reason=reason)
-            )
+            support = stored_support(grid, points, reason=reason)
             network = header.pop("network", None)
             links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
             history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import typer.main
 from PIL import Image as Pillow
-from typer.testing import CliRunner
 
 import barymesh as bm
 from barymesh.cli.app import app
 from barymesh.cli.config import RUN, CommandOptions
 from barymesh.errors import AccuracyWarning
 from barymesh.options import EXACT, Options
+from tests.cli.calling import call
 from tests.terminal import interrupted_on_a_terminal
 
 OUTPUTS = ["barycenter.png", "result.npz", "summary.json", "weights.csv"]
@@ -39,15 +39,6 @@ def inside(tmp_path, monkeypatch):
         np.savetxt(tmp_path / f"{name}.csv", rng.normal(size=12) + k, header="x", comments="")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def call(*arguments):
-    """Run the command line in this process; nothing but an exit code may come out."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if not isinstance(done.exception, SystemExit | None):
-        raise done.exception
-    assert "Traceback" not in done.output
-    return done
 
 
 def call_apart(*arguments):

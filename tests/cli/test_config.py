@@ -19,9 +19,7 @@ from barymesh.options.model import is_needed
 from barymesh.scenario import Crash, Loss, Sleep
 
 MINIMAL = 'data = ["a.csv", "b.csv"]\nreg = 0.1\n'
-FULL = """\
-# all keys there are
-data = ["a.csv", "folder"]
+SHARED = """\
 reg = 0.01
 relative_reg = true
 kind = "samples"
@@ -32,11 +30,15 @@ columns = ["x", 2]
 weight_column = "mass"
 cost = "euclidean"
 samples = 50
-max_iter = 7
-tol = 0
 seed = 3
 precision = "float32"
 output = "results"
+"""
+FULL = f"""\
+# all keys there are
+data = ["a.csv", "folder"]
+{SHARED}max_iter = 7
+tol = 0
 resume = true
 method = "sinkhorn"
 """
@@ -252,21 +254,8 @@ def test_absolute_paths_stay_as_they_are(tmp_path, rng):
 
 DRAWN = "gaussians = {count = 6, mean = [-2, 3], std = [0.1, 0.5]}"
 NETWORK = f'{DRAWN}\nreg = 0.1\nnetwork = "cycle"\n'
-FULL_NETWORK = """\
-reg = 0.01
-relative_reg = true
-kind = "samples"
-invert = true
-support = "20:-3:3"
-weights = [1, 2.5]
-columns = ["x", 2]
-weight_column = "mass"
-cost = "euclidean"
-samples = 50
-seed = 3
-precision = "float32"
-output = "results"
-data = "a.csv"
+FULL_NETWORK = f"""\
+{SHARED}data = "a.csv"
 network = "erdos_renyi:p=0.5"
 method = "dcwb"
 methods = ["dcwb", "a2dwb"]
@@ -276,7 +265,7 @@ schedule = "poisson:rate=3"
 faults = ["loss:probability=0.2"]
 events = ["leave:node=1,at=3"]
 step = 0.5
-steps = {dcwb = 0.25}
+steps = {{dcwb = 0.25}}
 tol = 1e-3
 batch = "growing:epsilon=0.1"
 record_every = 0.5

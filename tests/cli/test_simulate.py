@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 from matplotlib.animation import FFMpegWriter
 from PIL import Image as Pillow
-from typer.testing import CliRunner
 
 import barymesh as bm
-from barymesh.cli.app import app
 from barymesh.cli.config import Gaussians
 from barymesh.cli.exit_codes import OUT_OF_TIME
 from barymesh.errors import DriftWarning, NumericalError
 from barymesh.scenario import Crash, Loss, Uniform
+from tests.cli.calling import call
 from tests.terminal import interrupted_on_a_terminal
 
 # a guard against hanging, not a measurement: compiling the kernels for the first time takes a while
@@ -34,15 +33,6 @@ network = "cycle"
 """
 OUTPUTS = ["barycenter.png", "history.csv", "history.png", "result.npz", "run.npz", "summary.json", "weights.csv"]
 CHANGING = {"seconds", "recording_seconds"}
-
-
-def call(*arguments):
-    """Run the command line in this process; nothing but an exit code may come out."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if not isinstance(done.exception, SystemExit | None):
-        raise done.exception
-    assert "Traceback" not in done.output
-    return done
 
 
 def by_the_api(**options):

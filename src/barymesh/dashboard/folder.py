@@ -23,19 +23,18 @@ from barymesh.dashboard.scene import (
     Columns,
     NodeTable,
     Scene,
-    distances,
     layout,
     thinned,
 )
 from barymesh.errors import FileError
 from barymesh.io.npz import read_npz
 from barymesh.io.output import RESULT
+from barymesh.metrics import total_variations
 from barymesh.record import NodeState
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.subsample import MOST_PICTURED, evenly
-from barymesh.support.grid import Grid
-from barymesh.support.points import Support
+from barymesh.support.points import stored_support
 
 # seconds without a new file after which the page shows its age
 SILENCE = 5.0
@@ -102,8 +101,7 @@ class FolderSource:
         title = _title(path.parent, facts["method"])
         if "now" not in facts:
             return Scene(title=title, status=PHASES.get(facts["phase"], "At work."), running=True)
-        grid = facts["grid"]
-        support = Support.of_grid(Grid(*map(tuple, grid))) if grid else Support(arrays["points"])
+        support = stored_support(facts["grid"], arrays.get("points"))
         history = {name.removeprefix("history_"): a for name, a in arrays.items() if name.startswith("history_")}
         counts = {name: facts[name] for name in ("activations", "messages", "bytes") if name in facts}
         clock = TimeAxis(facts["clock"], bool(facts.get("virtual")))
@@ -160,7 +158,7 @@ class FolderSource:
             nodes = NodeTable(
                 names=[str(k) for k in shown],
                 positions=self._placed(shown.size, edges) if known is None else known,
-                errors=distances(result.node_weights, result.weights)[shown],
+                errors=total_variations(result.node_weights, result.weights)[shown],
                 states=[state] * shown.size,
                 edges=edges,
                 staleness=np.full(len(edges), np.nan),

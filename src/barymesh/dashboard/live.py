@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, distances, thinned
+from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, thinned
 from barymesh.errors import FileError
 from barymesh.io.atomic import replacing
+from barymesh.metrics import total_variations
 from barymesh.record import NodeState
 from barymesh.subsample import MOST_PICTURED, evenly
+from barymesh.support.points import grid_values
 
 if TYPE_CHECKING:
     from barymesh.network.topology import Network
@@ -123,7 +125,7 @@ def _of_record(record: Record) -> tuple[dict[str, Any], Arrays]:
     """What there is to see at a record: facts, and arrays."""
     support, network = record.support, record.network
     chosen = _pictured(record.size, support.size)
-    facts = {"now": record.step, "size": record.size, "clock": "iterations", **_support_facts(support)}
+    facts = {"now": record.step, "size": record.size, "clock": "iterations", "grid": grid_values(support)}
     arrays = {"mean": record.weights, "estimates": record.estimates(chosen), "pictured": chosen, **_points(support)}
     if network is None or record.details is None:
         return facts, arrays
@@ -133,7 +135,7 @@ def _of_record(record: Record) -> tuple[dict[str, Any], Arrays]:
         "network": network.name, **counts,
     }  # fmt: skip
     states, shown = record.details.states, evenly(network.size, MOST_NODES)
-    errors = distances(record.estimates(shown), record.weights)
+    errors = total_variations(record.estimates(shown), record.weights)
     return facts, {
         **arrays,
         "shown": shown,
@@ -164,11 +166,6 @@ def _pictured(size: int, points: int) -> NDArray[np.intp]:
 
 def _history(columns: Any) -> Arrays:
     return {f"history_{name}": column for name, column in thinned(columns).items()}
-
-
-def _support_facts(support: Support) -> dict[str, Any]:
-    grid = support.grid
-    return {"grid": grid and [grid.shape, grid.lower, grid.upper]}
 
 
 def _points(support: Support) -> Arrays:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from barymesh.dashboard.scene import Barycenter, Columns, NodeTable, Scene, distances, layout, thinned
+from barymesh.dashboard.scene import Barycenter, Columns, NodeTable, Scene, layout, thinned
 from barymesh.errors import NetworkError
-from barymesh.metrics import consensus_distance
+from barymesh.metrics import consensus_distance, total_variations
 from barymesh.peers.network_file import NetworkFile
 from barymesh.peers.status import query, state
 from barymesh.record import NodeState
@@ -81,7 +81,7 @@ class PeersSource:
         alive = [estimates[name] for name, one in zip(names, states, strict=True) if name in estimates and one != DEAD]
         mean = np.mean(alive or list(estimates.values()), axis=0) if estimates else np.empty(0)
         own = [np.array([estimates[name]]) if name in estimates else None for name in names]
-        errors = np.array([np.nan if row is None else float(distances(row, mean)[0]) for row in own])
+        errors = np.array([np.nan if row is None else float(total_variations(row, mean)[0]) for row in own])
         self._remember(names, edges, estimates, errors)
         known = self._facts.values()
         method = next((str(one["method"]) for one in known), "")

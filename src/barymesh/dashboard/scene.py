@@ -85,11 +85,6 @@ def thinned(columns: Columns, most: int = MOST_ROWS) -> dict[str, Floats]:
     return {name: column[kept] for name, column in columns.items()}
 
 
-def distances(estimates: Floats, mean: Floats) -> Floats:
-    """The total variation ``(m,)`` of each estimate ``(m, n)`` from the mean ``(n,)``."""
-    return np.asarray(0.5 * np.abs(estimates - mean).sum(axis=1))
-
-
 def layout(size: int, edges: NDArray[np.intp]) -> Floats:
     """Where to draw nodes, ``(size, 2)``: as the network does, on a circle where not all edges are known, and many
     without any in rows."""

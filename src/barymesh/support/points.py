@@ -206,6 +206,19 @@ def as_support(given: Any) -> Support:
     return given if isinstance(given, Support) else Support(given)
 
 
+def grid_values(support: Support) -> list[Any] | None:
+    """The grid of a support as values for JSON; None without a grid."""
+    grid = support.grid
+    return None if grid is None else [grid.shape, grid.lower, grid.upper]
+
+
+def stored_support(values: list[Any] | None, points: ArrayLike | None, *, reason: str = "") -> Support:
+    """The support with these ``grid_values``, or with these points if they are None."""
+    if values is not None:
+        return Support.of_grid(Grid(*map(tuple, values)), reason=reason)
+    return Support([] if points is None else points, reason=reason)
+
+
 def _refuse_duplicates(points: Floats) -> None:
     order = np.lexsort(points.T)
     same = np.flatnonzero((np.diff(points[order], axis=0) == 0).all(axis=1))

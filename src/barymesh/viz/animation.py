@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from barymesh.checks import whole_number
 from barymesh.errors import OptionError
 from barymesh.io.atomic import replacing, write_text
+from barymesh.metrics import total_variations
 from barymesh.subsample import evenly
 from barymesh.viz.comparison import label_plainly
 from barymesh.viz.network_plot import draw_edges
@@ -74,7 +75,7 @@ def animate(result: Result, *, frames: int | None, fps: int) -> FuncAnimation:
     shown, times = snapshots[moments].astype(float), result.history["time"][moments]
     nodes = evenly(network.size, shown.shape[1])
     mean = shown.mean(axis=1)
-    distances = 0.5 * np.abs(shown - mean[:, None]).sum(axis=2)
+    distances = total_variations(shown, mean[:, None])
 
     pictures = result.support.dimension > 1 and result.support.grid is not None
     figure = Figure(figsize=(12.5, 4.6) if pictures else (10.5, 4.6), layout="constrained")

@@ -207,7 +207,7 @@ class Problem:
         )
 
     def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
-        """The same for other measures, and weights that need not sum to 1."""
+        """The problem with other measures, and weights that need not sum to 1."""
         return replace(self, measures=measures, weights=weights / weights.sum())
 
     def part(self, numbers: NDArray[np.integer[Any]], weights: Floats, atoms: list[Atoms] | None = None) -> Problem:
@@ -218,8 +218,8 @@ class Problem:
         part.__dict__["atoms"] = [self.atoms[k] for k in numbers] if atoms is None else atoms
         return part
 
-    def also(self, more: Any) -> Problem:
-        """The same with further measures, each as heavy as the average."""
+    def with_further_measures(self, more: Any) -> Problem:
+        """The problem with further measures, each with the mean of the weights."""
         if not more:
             return self
         given = self.cost.matrix_given
@@ -231,7 +231,7 @@ class Problem:
                 columns = np.arange(given.shape[1], dtype=float)[:, None]
                 added = [_on_columns(k, node, columns) for k, node in enumerate(added)]
         except BarymeshError as error:
-            raise type(error)(f"Of the measures that come later: {error}") from error
+            raise type(error)(f"The measures of events: {error}") from error
         weights = np.concatenate([self.weights, np.full(len(added), self.weights.mean())])
         return self.with_measures([*self.measures, *added], weights)
 

@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined
 from PIL import Image
 
 from barymesh.io.atomic import write_text
-from barymesh.viz.bokeh_plots import PAINT, Curve, Dash, Frame, Mark, curves_figure, embedded, measures_figure
+from barymesh.viz.bokeh_plots import PAINT, Curve, Dash, Frame, Marker, curves_figure, embedded, measures_figure
 from barymesh.viz.page import EARLY, STYLE
 from barymesh.viz.plots import curve_scale
 from barymesh.viz.theme import Panel, shown_number
@@ -34,7 +34,7 @@ from barymesh_a2dwb.tables import step_table, sweep_table, tables
 
 DASHES: dict[str, Dash] = {"-": "solid", "--": "dashed", "-.": "dotdash", ":": "dotted"}
 STROKES = {"-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
-MARKS: dict[str, Mark] = {"converged": "circle", "diverged": "x"}
+MARKS: dict[str, Marker] = {"converged": "circle", "diverged": "x"}
 # lines on a screen are this much thicker than on paper
 THICKER = 1.5
 # the class and the word of a verdict on a claim of the paper, and on another
@@ -143,7 +143,7 @@ class Plots:
         return {"group": group, "methods": panels.methods_in(rows), "rows": drawn}
 
 
-def _curve(method: str, x: Floats, y: Floats, mark: Mark | None = None) -> Curve:
+def _curve(method: str, x: Floats, y: Floats, mark: Marker | None = None) -> Curve:
     look = panels.STYLES[method]
     return Curve(LABELS[method], x, y, look.colour, DASHES[look.dash], THICKER * look.width, mark)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import barymesh as bm
 from barymesh.cli.app import app
 from barymesh.cli.config import COMPARE, RUN, SIMULATE, CommandOptions, Gaussians
-from barymesh.cli.config_file import key_help, known_keys, naming_lines, read_config
+from barymesh.cli.config_file import errors_with_lines, key_help, known_keys, read_config
 from barymesh.errors import BarymeshError, ConfigError, FileError, OptionError, WeightError
 from barymesh.options import ENGINES, Options
 from barymesh.options.model import is_needed
@@ -357,11 +357,14 @@ def test_flags_count_before_the_file(tmp_path):
 
 def test_errors_of_the_work_get_the_line_of_the_key(tmp_path):
     path = config_file(tmp_path, NETWORK + "weights = [1, 2]\n")
-    with pytest.raises(ConfigError, match=r"run\.toml, line 4: There are 6 measures, but weights"), naming_lines(path):
+    with (
+        pytest.raises(ConfigError, match=r"run\.toml, line 4: There are 6 measures, but weights"),
+        errors_with_lines(path),
+    ):
         raise WeightError("There are 6 measures, but weights has shape (2,).")
-    with pytest.raises(OptionError, match=r"^no file's fault$"), naming_lines(path):
+    with pytest.raises(OptionError, match=r"^no file's fault$"), errors_with_lines(path):
         raise OptionError("no file's fault")
-    with pytest.raises(BarymeshError, match=r"^a cost$"), naming_lines(path):
+    with pytest.raises(BarymeshError, match=r"^a cost$"), errors_with_lines(path):
         raise bm.errors.CostError("a cost")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from barymesh.cli import dashboard as command
-from barymesh.cli.dashboard import require_bokeh, source_of, while_watched
+from barymesh.cli.dashboard import require_bokeh, source_of, with_dashboard
 from barymesh.cli.peers import _watchable
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.peers import PeersSource
@@ -43,8 +43,8 @@ def test_bokeh_is_asked_for_by_name(monkeypatch, tmp_path):
     with pytest.raises(OptionError, match=r"pip install 'barymesh\[dashboard\]'"):
         require_bokeh()
     with pytest.raises(OptionError, match="Bokeh"):
-        while_watched(True, tmp_path, lambda: pytest.fail("nothing may begin before the error"))
-    assert while_watched(False, tmp_path, lambda: 7) == 7
+        with_dashboard(True, tmp_path, lambda: pytest.fail("nothing may begin before the error"))
+    assert with_dashboard(False, tmp_path, lambda: 7) == 7
 
 
 def test_a_port_that_is_taken():

@@ -151,7 +151,10 @@ def test_members_of_the_tree_may_come_go_and_change():
     events = [Leave(2, 10.0), Leave(5, 20.0), Join(5, 200.0), Join(7, 40.0), NewData(3, 120.0, more)]
     graph = as_network("complete", size)
     run = simulation(
-        average_tree(graph, vectors, weights), events=events, problem=problem.also([more]), delays=Categorical()
+        average_tree(graph, vectors, weights),
+        events=events,
+        problem=problem.with_further_measures([more]),
+        delays=Categorical(),
     )
     assert run.run(2000.0) is bm.Status.CONVERGED
     have = vectors[:size].copy()

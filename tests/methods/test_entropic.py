@@ -163,7 +163,7 @@ def test_duals_are_in_units_of_the_cost():
 
 
 def test_a_node_with_another_measure_contributes_that():
-    problem = problem_of().also([bm.Gaussian(2.0, 0.5)])
+    problem = problem_of().with_further_measures([bm.Gaussian(2.0, 0.5)])
     method = entropic(problem)
     state = method.start(4)
     method.change(state, 1, 4)

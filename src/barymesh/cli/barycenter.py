@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from barymesh.cli.config import Config
-from barymesh.cli.dashboard import Open, while_watched
+from barymesh.cli.dashboard import Open, with_dashboard
 from barymesh.cli.exit_codes import exit_code, finish, writable_folder
 from barymesh.cli.parameters import FLAGS, Json, Quiet, config_from_flags, takes
 from barymesh.cli.reporting import collecting_warnings, print_json, print_warnings
@@ -50,7 +50,7 @@ def barycenter(
 
     def work() -> int:
         config = config_from_flags(data, given)
-        return while_watched(watched, config.folder, lambda: compute(config, as_json, quiet))
+        return with_dashboard(watched, config.folder, lambda: compute(config, as_json, quiet))
 
     finish(work, as_json)
 

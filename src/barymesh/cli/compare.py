@@ -10,8 +10,8 @@ import typer
 
 from barymesh.cli import completion
 from barymesh.cli.config import COMPARE, Config, read_methods
-from barymesh.cli.config_file import naming_lines, read_config
-from barymesh.cli.dashboard import Open, while_watched
+from barymesh.cli.config_file import errors_with_lines, read_config
+from barymesh.cli.dashboard import Open, with_dashboard
 from barymesh.cli.exit_codes import INTERRUPTED, NOT_CONVERGED, error_as_json, finish, writable_folder
 from barymesh.cli.parameters import ConfigPath, Json, Quiet
 from barymesh.cli.reporting import collecting_warnings, print_json, print_warnings
@@ -61,8 +61,8 @@ def compare(
         if names is None:
             raise OptionError("Which methods? Give --methods dcwb,a2dwb, or the key methods in the file.")
         chosen = list(names)
-        with naming_lines(config):
-            return while_watched(watched, wanted.folder, lambda: _compare(wanted, chosen, as_json, quiet))
+        with errors_with_lines(config):
+            return with_dashboard(watched, wanted.folder, lambda: _compare(wanted, chosen, as_json, quiet))
 
     finish(work, as_json)
 

@@ -49,7 +49,7 @@ def read_config(path: Path, command: str, given: Mapping[str, Any] | None = None
 
 
 @contextmanager
-def naming_lines(path: Path) -> Iterator[None]:
+def errors_with_lines(path: Path) -> Iterator[None]:
     """Errors about an option that only the work can find, such as weights of the wrong number, get the line of the
     file as well."""
     try:

@@ -112,7 +112,7 @@ def require_bokeh() -> None:
         raise OptionError("The dashboard needs Bokeh: pip install 'barymesh[dashboard]'.")
 
 
-def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
+def with_dashboard(wanted: bool, what: Path, work: Callable[[], int]) -> int:
     """Do the work, with a dashboard of ``what`` beside it if one is wanted. Returns what the work does.
 
     The page is another process: the work never waits for it, and it goes when this process does. At the end it stays
@@ -132,7 +132,7 @@ def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
         typer.echo(address or "There will be no dashboard.", err=True)
         code = work()
         if address and code != INTERRUPTED:
-            _stay(beside)
+            _keep_open(beside)
         return code
     finally:
         beside.stdin.close()
@@ -144,7 +144,7 @@ def while_watched(wanted: bool, what: Path, work: Callable[[], int]) -> int:
         beside.stdout.close()
 
 
-def _stay(beside: subprocess.Popen[bytes]) -> None:
+def _keep_open(beside: subprocess.Popen[bytes]) -> None:
     """Keep the page open at the end."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         time.sleep(LINGER)

@@ -100,7 +100,7 @@ def doctor(
 
 def examine() -> Iterator[Finding]:
     """All findings, in the order of the report."""
-    for check in (_itself, _packages, _kernels, _threads, _blas, _sockets, _clock, _room, _optional):
+    for check in (_installation, _packages, _kernels, _threads, _blas, _sockets, _clock, _room, _optional):
         yield from _guarded(check)
 
 
@@ -118,7 +118,7 @@ def _guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         )
 
 
-def _itself() -> Iterator[Finding]:
+def _installation() -> Iterator[Finding]:
     yield Finding("platform", Severity.FINE, f"{platform.platform()}, {platform.machine()}")
     place = Path(__file__).parent
     known = _installed()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barymesh.cli.dashboard import Open, while_watched
+from barymesh.cli.dashboard import Open, with_dashboard
 from barymesh.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
 from barymesh.errors import OptionError
 from barymesh.peers.logs import LogForm, write_logs
@@ -259,7 +259,7 @@ def node(
             return _check(kit, data, weight, {"budget": budget, **reading}, as_json)
         output = writable_folder(kit / FOLDER if folder is None else folder)
         linger = None if stay else LINGER
-        return while_watched(
+        return with_dashboard(
             watched,
             _watchable(kit) if watched else kit,
             lambda: _node(kit, data, reading, weight, budget, output, duration, linger, as_json),

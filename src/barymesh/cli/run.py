@@ -6,8 +6,8 @@ import typer
 
 from barymesh.cli.barycenter import compute
 from barymesh.cli.config import RUN
-from barymesh.cli.config_file import known_keys, naming_lines, read_config
-from barymesh.cli.dashboard import Open, while_watched
+from barymesh.cli.config_file import errors_with_lines, known_keys, read_config
+from barymesh.cli.dashboard import Open, with_dashboard
 from barymesh.cli.exit_codes import finish
 from barymesh.cli.parameters import ConfigPath, Json, Quiet
 
@@ -40,7 +40,7 @@ def run(config: ConfigPath, watched: Open = False, as_json: Json = False, quiet:
 
     def work() -> int:
         wanted = read_config(config, RUN)
-        with naming_lines(config):
-            return while_watched(watched, wanted.folder, lambda: compute(wanted, as_json, quiet))
+        with errors_with_lines(config):
+            return with_dashboard(watched, wanted.folder, lambda: compute(wanted, as_json, quiet))
 
     finish(work, as_json)

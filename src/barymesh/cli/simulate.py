@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from barymesh.cli.config import RUN, SIMULATE, Config
-from barymesh.cli.config_file import SIMULATION, known_keys, naming_lines, read_config
-from barymesh.cli.dashboard import Open, while_watched
+from barymesh.cli.config_file import SIMULATION, errors_with_lines, known_keys, read_config
+from barymesh.cli.dashboard import Open, with_dashboard
 from barymesh.cli.exit_codes import exit_code, finish, writable_folder
 from barymesh.cli.parameters import ConfigPath, Json, Quiet, takes
 from barymesh.cli.reporting import collecting_warnings, print_json, print_warnings
@@ -83,8 +83,8 @@ def simulate(
 
     def work() -> int:
         wanted = read_config(config, SIMULATE, {**given, **({"resume": True} if resume else {})})
-        with naming_lines(config):
-            return while_watched(watched, wanted.folder, lambda: _simulate(wanted, config, as_json, quiet))
+        with errors_with_lines(config):
+            return with_dashboard(watched, wanted.folder, lambda: _simulate(wanted, config, as_json, quiet))
 
     finish(work, as_json)
 

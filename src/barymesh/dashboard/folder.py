@@ -73,7 +73,7 @@ class FolderSource:
 
     def _run(self, folder: Path) -> Scene | None:
         """The run in exactly this folder. A running one comes before an earlier result."""
-        for file, read in ((LIVE, self._going_on), (RESULT, self._over)):
+        for file, read in ((LIVE, self._running_scene), (RESULT, self._final_scene)):
             path = folder / file
             stamp = _stamp(path)
             if stamp == NOTHING:
@@ -89,7 +89,7 @@ class FolderSource:
             return known[1] if file == RESULT else _with_silence(known[1], stamp[0], *self._writer[path])
         return None
 
-    def _going_on(self, path: Path) -> Scene:
+    def _running_scene(self, path: Path) -> Scene:
         arrays = read_npz(path)
         facts = json.loads(str(arrays.pop("header")))
         if facts["format"] != FORMAT:
@@ -142,7 +142,7 @@ class FolderSource:
             self._positions[key] = layout(size, edges)
         return self._positions[key]
 
-    def _over(self, path: Path) -> Scene:
+    def _final_scene(self, path: Path) -> Scene:
         result = Result.load(path)
         size, network = len(result.node_weights), result.network
         clock = TimeAxis("iterations" if network is None else "time", virtual=True)

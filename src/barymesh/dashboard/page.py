@@ -46,7 +46,7 @@ SIGNS = {
 # which rows of the table come first
 URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.ASLEEP, NodeState.UNKNOWN)
 STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
-WHOLE = Environment(autoescape=True).from_string(TEMPLATE)
+PAGE = Environment(autoescape=True).from_string(TEMPLATE)
 
 
 def make_page(document: Document, poller: ScenePoller) -> None:
@@ -68,7 +68,7 @@ def make_page(document: Document, poller: ScenePoller) -> None:
     document.config.notify_connection_status = False
     document.config.reconnect_session = False
     document.title = f"{seen.title} – barymesh"
-    document.template = WHOLE
+    document.template = PAGE
     document.template_variables.update(
         scene=seen, figures=figures, legend=_legend(seen), plain_style=PLAIN_STYLE, style=STYLE,
         early=EARLY, script=PAINT + SCRIPT, ramps=_ramps(),

@@ -34,11 +34,11 @@ def run_processes(problem: Problem, network: Network, options: RunOptions) -> Re
                 f"{measure!r} is at {measure.at}; processes run on this machine. Use engine='ray', or leave out at=."
             )
     shares = equal_shares(range(network.size), options.workers or available_cores())
-    return run_workers(problem, network, options, _here(shares))
+    return run_workers(problem, network, options, _process_site(shares))
 
 
 @contextmanager
-def _here(
+def _process_site(
     shares: list[tuple[int, ...]],
 ) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], WorkerHandle]]]:
     with tempfile.TemporaryDirectory(prefix="barymesh-") as folder:

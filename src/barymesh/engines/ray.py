@@ -52,11 +52,11 @@ LEAVE = 10.0
 def run_ray(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run on a Ray cluster, record on the way, and certify the result."""
     places = [measure.at if isinstance(measure, Lazy) else None for measure in problem.measures]
-    return run_workers(problem, network, options, _there(places, options))
+    return run_workers(problem, network, options, _ray_site(places, options))
 
 
 @contextmanager
-def _there(
+def _ray_site(
     places: list[str | None], options: RunOptions
 ) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], WorkerHandle]]]:
     """``places``: the machine of each node, None for any."""

@@ -71,7 +71,7 @@ def build_simulation(
     assert isinstance(options.delays, Delay)
     assert isinstance(options.schedule, Schedule)
     plan = plan_events(options.events, network)
-    everything = problem.also(plan.measures)
+    everything = problem.with_further_measures(plan.measures)
     recorder = recorder or Recorder(everything, network, snapshots=options.snapshots, virtual=True)
     faults = fault_table([fault for fault in options.faults if not isinstance(fault, str)], network)
     _check_survivors(plan, faults, options.duration)

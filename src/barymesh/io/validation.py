@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-def explained(item: ErrorDetails, model: type[BaseModel]) -> str:
+def error_text(item: ErrorDetails, model: type[BaseModel]) -> str:
     """One error of ``ValidationError.errors()`` for this model, as a sentence."""
     location, text = item["loc"], item["msg"].removeprefix("Value error, ").rstrip(".")
     if not location:

@@ -42,9 +42,9 @@ OPPOSITE, ALIKE = -0.3, 0.3
 SMALLEST_GAIN = 2.0**-10
 # the share of the sum of the potentials in the correction, times the root's activations in a time round the loop: 0.4
 # is stable for what a node's gradient does not answer to at all; less is better where there is no such thing. It grows
-# while the sum keeps more than SLUGGISH of its size in a time round the loop
+# while the sum keeps more than SLOW of its size in a time round the loop
 LEAST_SHARE, MOST_SHARE = 0.1, 0.4
-SLUGGISH, BRISK = 0.8, 0.5
+SLOW, FAST = 0.8, 0.5
 
 
 @dataclass
@@ -133,9 +133,9 @@ class Entropic(Method[EntropicState]):
     def _adapt(self, state: EntropicState, row: int, correction: Floats, drift: float, q: Floats) -> None:
         """Compare the correction, and the size of the drift, with those of a time round the loop ago, and set the gain
         and the share by it."""
-        if drift > SLUGGISH * state.drift[row]:
+        if drift > SLOW * state.drift[row]:
             state.share[row] = min(1.5 * state.share[row], MOST_SHARE)
-        elif drift < BRISK * state.drift[row]:
+        elif drift < FAST * state.drift[row]:
             state.share[row] = max(state.share[row] / 1.5, LEAST_SHARE)
         state.drift[row] = drift
         before = state.correction[row]

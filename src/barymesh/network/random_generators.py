@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 TRIES = 1000
-# a draw that leaves so many nodes alone comes from a family that practically never connects
-LONELY = 50
+# a draw with more isolated nodes comes from a family that practically never connects
+MOST_ISOLATED = 50
 
 
 def erdos_renyi(m: int, *, p: float | None = None, seed: int = 0) -> Network:
@@ -127,7 +127,7 @@ def _first_connected(m: int, name: str, draw: Callable[[int], tuple[Indices, Flo
         edges, positions = draw(attempt)
         if len(edges) >= m - 1 and len(parts(m, edges)) == 1:
             return Network(m, edges, name=name, positions=positions)
-        if np.count_nonzero(np.bincount(edges.ravel(), minlength=m) == 0) > LONELY:
+        if np.count_nonzero(np.bincount(edges.ravel(), minlength=m) == 0) > MOST_ISOLATED:
             break
     raise NetworkError(f"No connected {name} with {m} nodes in {attempt + 1} draws. {remedy}, or another seed.")
 

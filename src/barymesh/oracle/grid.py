@@ -21,7 +21,7 @@ USUAL_MOVE = 0.25
 GROUP_NUMBERS = 4096
 
 
-class Passage:
+class SeparableKernel:
     """The kernel ``exp(-c/reg)`` from one grid to another, one matrix an axis, in the forms that the compiled code
     takes."""
 
@@ -71,8 +71,8 @@ class GridOracle(Oracle):
         width = grid.shape[-1]
         self.padded_position = self.position // width * padded(width) + self.position % width
         exponents = axis_exponents(support, grid, form, reg)
-        self.to_atoms = Passage(exponents, dtype)
-        self.to_support = Passage([np.ascontiguousarray(k.T) for k in exponents], dtype)
+        self.to_atoms = SeparableKernel(exponents, dtype)
+        self.to_support = SeparableKernel([np.ascontiguousarray(k.T) for k in exponents], dtype)
         self.scratch = np.array([self.size, _largest_intermediate(support.shape, grid.shape), self.atom_count])
         self.group = max(1, GROUP_NUMBERS // self.size)
 

@@ -22,7 +22,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
 from barymesh.io.atomic import write_text
 from barymesh.io.toml import read_toml
-from barymesh.io.validation import explained
+from barymesh.io.validation import error_text
 from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
 from barymesh.network.topology import Network
 from barymesh.support.points import Support
@@ -220,7 +220,7 @@ class NetworkFile(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise ConfigError("\n".join(f"{where}: {explained(item, cls)}" for item in error.errors())) from None
+            raise ConfigError("\n".join(f"{where}: {error_text(item, cls)}" for item in error.errors())) from None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from barymesh.method_names import WITHOUT_STEP
 from barymesh.peers.network_file import Kit
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
-from barymesh.privacy.ledger import LEDGER, enter
+from barymesh.privacy.ledger import LEDGER, record_release
 from barymesh.problem import Problem
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
@@ -150,7 +150,7 @@ async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path, budget:
     )  # fmt: skip
     try:
         # before the first message is sent
-        spent = None if release is None else enter(folder / LEDGER, release)
+        spent = None if release is None else record_release(folder / LEDGER, release)
     except BaseException:
         runtime.close()
         raise

@@ -37,7 +37,7 @@ class Spent:
     releases: int
 
 
-def enter(path: Path, release: Release) -> Spent:
+def record_release(path: Path, release: Release) -> Spent:
     """Write the release into the ledger, unless it is there already, and return what all in it have cost. It is on
     disk on return: only then may the release be used."""
     entries = read(path)

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Figure: TypeAlias = figure
 Dash = Literal["solid", "dashed", "dotdash", "dotted"]
-Mark = Literal["circle", "x"]
+Marker = Literal["circle", "x"]
 Limits = tuple[float, float]
 
 # tags by which the script finds what to paint
@@ -119,7 +119,7 @@ class Curve:
     colour: str
     dash: Dash = "solid"
     width: float = 2.0
-    mark: Mark | None = None
+    mark: Marker | None = None
 
 
 @dataclass(frozen=True)

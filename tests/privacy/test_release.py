@@ -165,7 +165,7 @@ ROWS = np.linspace(-1, 1, 50)[:, None]
         (bm.Image(np.ones(5)), {}, MeasureError, "Image cannot be made private"),
         (bm.Empirical(ROWS, np.arange(1, 51)), {}, MeasureError, "have weights"),
         (bm.Empirical(ROWS), {"samples": 10}, OptionError, "samples= is 10.*50; leave it out"),
-        (scipy.stats.norm(), {}, OptionError, "how many records with samples="),
+        (scipy.stats.norm(), {}, OptionError, "number of records, such as samples="),
         (scipy.stats.norm(), {"samples": 0}, OptionError, "samples is 0"),
         (np.zeros((3, 2)), {}, DimensionError, "2 dimensions"),
         (bm.Empirical(np.zeros((3, 2))), {}, DimensionError, "2 dimensions, the support in 1"),

@@ -194,7 +194,7 @@ def test_nobody_gets_in_without_the_token(cluster, tmp_path):
     (right, _), (wrong, why_wrong), (without, why_without) = [one.communicate(timeout=120) for one in started]
     assert right == "in None\n"
     assert wrong == without == ""
-    assert "asks for its token" in why_wrong
+    assert "requires its token" in why_wrong
     assert "RAY_AUTH_TOKEN" in why_without
     for token in tokens[:2]:
         assert token not in why_wrong + why_without

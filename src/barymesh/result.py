@@ -307,7 +307,7 @@ class Result:
             The same as was saved.
         """
         try:
-            arrays = read_npz(Path(path))
+            arrays: dict[str, Any] = read_npz(Path(path))
             header = json.loads(str(arrays.pop("header")))
             version, grid, reason = header.pop("format"), header.pop("grid"), header.pop("reason")
             names = header.pop("names", None)

@@ -11,7 +11,7 @@ from barymesh.engines.supervisor import WorkerHandle, gathered
 class Silent(WorkerHandle):
     """A worker without a process."""
 
-    def look(self):
+    def poll(self):
         """Nothing to see."""
 
     def end(self):
@@ -30,9 +30,9 @@ def test_a_worker_that_lost_its_memory_counts_on():
     """One that kept it reports counts that go on; one that lost it reports counts from 0."""
     keeps, loses = Silent(None), Silent(None)
     for activations in (10, 50, 60):
-        keeps.take(report([0, 1], activations))
+        keeps.receive(report([0, 1], activations))
     for activations in (10, 50, 5, 20, 3):
-        loses.take(report([2], activations))
+        loses.receive(report([2], activations))
     found = gathered([keeps, loses], 3)
     assert found.activations == 60 + 50 + 20 + 3
     assert found.traffic.messages == 2 * found.activations

@@ -132,7 +132,7 @@ class Simulation(ABC, Generic[S]):
         with interruptible() as interrupted:
             while True:
                 due = self.records * self.record_every
-                status = self._ending(until, interrupted)
+                status = self._final_status(until, interrupted)
                 regular = due <= self.now
                 if regular or (status is not None and self.recorder.rows[-1][0] < self.now):
                     record = self._record()
@@ -147,7 +147,7 @@ class Simulation(ABC, Generic[S]):
                 self._advance(min(due, until))
                 self.seconds += time.perf_counter() - began
 
-    def _ending(self, until: float, interrupted: Callable[[], bool]) -> Status | None:
+    def _final_status(self, until: float, interrupted: Callable[[], bool]) -> Status | None:
         """Why to stop now, or None to go on."""
         if self._converged():
             return Status.CONVERGED

@@ -35,29 +35,42 @@ bench: $(VENV)/.benching
 	$(BIN)/python -m benchmarks --output benchmarks/results
 
 clean:
-	find src -name '*.nb[ic]' -delete
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# each stamp stands for one set of packages installed for the present pyproject.toml
-$(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mnist,report]'
+# each stamp stands for one set of packages installed, and for the kernels built, from the present sources
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(wildcard src/barymesh/core/*.cpp src/barymesh/core/*.h)
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+# without a compiler pip would print two pages
+$(VENV)/.compiler: | $(BIN)/python
+	@command -v $${CXX:-c++} > /dev/null || { echo "barymesh is built with a C++20 compiler, and there is none:" \
+	  "apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), xcode-select --install (macOS)." >&2; exit 1; }
 	touch $@
 
-$(VENV)/.testing: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+$(VENV)/.demo: $(SOURCES) | $(VENV)/.compiler
+	$(INSTALL) '.[all]'
 	touch $@
 
-$(VENV)/.linting: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+$(VENV)/.testing: $(SOURCES) | $(VENV)/.compiler
+	$(INSTALL) '.[test]'
+	touch $@ $(VENV)/.demo
+
+$(VENV)/.linting: $(SOURCES) | $(VENV)/.compiler
+	$(INSTALL) '.[test,lint]'
+	touch $@ $(VENV)/.testing
+
+$(VENV)/.docs: $(SOURCES) | $(VENV)/.compiler
+	$(INSTALL) '.[docs]'
 	touch $@
 
-$(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+$(VENV)/.benching: $(SOURCES) | $(VENV)/.compiler
+	$(INSTALL) '.[test,bench]'
 	touch $@
 
-$(VENV)/.benching: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
-	touch $@
+# all of it in one go, for CI
+$(VENV)/.everything: $(SOURCES) | $(VENV)/.compiler
+	$(INSTALL) '.[test,lint,docs]'
+	touch $(VENV)/.demo $(VENV)/.testing $(VENV)/.linting $(VENV)/.docs $@

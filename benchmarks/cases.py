@@ -26,7 +26,7 @@ class SolverCase:
     @property
     def title(self) -> str:
         if not self.shape:
-            return f"{self.count} on {self.scattered} scattered points"
+            return f"{self.count} on {self.scattered:,} scattered points"
         kind = ("histograms", "images", "volumes")[len(self.shape) - 1]
         return f"{self.count:,} {kind}, " + " x ".join(f"{side:,}" for side in self.shape)
 

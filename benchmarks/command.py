@@ -20,8 +20,8 @@ def bench(
         list[str] | None,
         typer.Option(
             "--only",
-            help="Measure this part only (may be repeated): kernels, exact, simulation, event_loop, network, growth or "
-            "peers. The results of other parts in the folder are kept.",
+            help="Measure this part only (may be repeated): start, busy, kernels, exact, simulation, event_loop, "
+            "network, growth or peers. The results of other parts in the folder are kept.",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("barymesh-bench"),
@@ -33,7 +33,8 @@ def bench(
 
     Writes latest.md (a page to read), latest.json and figures to the output folder, after every part, so that Ctrl-C
     keeps the parts that are finished. POT and OTT-JAX take part if they are installed (pip install -e
-    '.[bench]'). Close other programs while it runs.
+    '.[bench]'). Where BARYMESH_BENCH_OLD names the Python of an environment with an older barymesh, start and busy
+    measure that one too. Close other programs while it runs.
 
     Examples:
 

@@ -162,7 +162,7 @@ def contest_ours(task: Task, patience: float) -> dict[str, Any]:
     import barymesh as bm
 
     solve = partial(bm.barycenter, task.histograms, task.points, reg=task.reg, progress=False)
-    solve(tol=0, max_iter=3)  # compiles
+    solve(tol=0, max_iter=3)  # loads what is loaded at first use
     path: list[tuple[float, float]] = []
     solve(
         tol=TOLERANCES[-1],

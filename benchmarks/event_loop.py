@@ -1,21 +1,18 @@
 """The simulator against a straightforward event loop: the same run, the same numbers, activation by activation.
 
 The rival is ``event_loop_reference.py``: a heap of events, one activation at a time, NumPy for the M x n
-numbers of a node. Its random numbers are the simulator's, drawn in compiled code, so that they cost it next to nothing.
+numbers of a node. Its random numbers are the simulator's, drawn before it begins, so that they cost it nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import faults as fault_kernels
-from barymesh.core.compiling import compiled
-from barymesh.core.counter_random import NORMALS, normals, random_stream
 from barymesh.engines.simulation import Simulation
 from barymesh.measures import Gaussian
 from barymesh.network import as_network
@@ -30,7 +27,11 @@ from benchmarks.simulation import simulation_of
 from benchmarks.timing import best_times
 
 Floats = NDArray[np.float64]
+Bits = NDArray[np.uint64]
 
+# what the streams of random numbers are for, as in core/random.h
+NORMALS, DELAYS = 1, 2
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 NODES, SAMPLES, STEP, TARGET = 500, 10, 0.001, 100.0
 TOPOLOGIES = ("erdos_renyi", "complete")
 # virtual seconds of the loop; those before messages of all delays arrive are not timed
@@ -66,8 +67,9 @@ def case(problem: Problem, topology: str, seconds: float) -> Row:
     """Both on one network, in turns."""
     network = as_network(topology, NODES)
     simulation_of(problem, topology).run(TURN)
-    turns = Turns(activations(problem, seconds), simulation_of(problem, topology))
-    loop_duals = loop(problem, network, turns)
+    acting = list(activations(problem, seconds))
+    turns = Turns(acting, simulation_of(problem, topology))
+    loop_duals = loop(problem, network, turns, most_messages(acting))
     same = simulation_of(problem, topology)
     same.run(seconds)
     points, samples = problem.support.points[:, 0], np.linspace(-1, 1, SAMPLES)
@@ -117,42 +119,71 @@ def activations(problem: Problem, seconds: float) -> Iterator[tuple[float, int]]
             yield when, node
 
 
-def loop(problem: Problem, network: Network, clock: Iterable[tuple[float, int]]) -> Floats:
-    """The event loop with the simulator's random numbers; the measures are Gaussians on a line."""
+def most_messages(acting: Sequence[tuple[float, int]]) -> int:
+    """The largest number of activations of a node."""
+    return int(np.bincount([node for _, node in acting]).max())
+
+
+def loop(problem: Problem, network: Network, clock: Iterable[tuple[float, int]], most: int) -> Floats:
+    """The event loop with the simulator's random numbers; no node sends more than ``most`` messages. The measures are
+    Gaussians on a line."""
     normal = [measure for measure in problem.measures if isinstance(measure, Gaussian)]
-    means, stds = [float(one.mean[0]) for one in normal], [float(np.sqrt(one.cov[0, 0])) for one in normal]
-    seed, names = np.uint64(problem.seed), np.empty(network.neighbours.size, dtype=np.uint64)
+    means = np.array([one.mean[0] for one in normal])[:, None, None]
+    stds = np.sqrt([one.cov[0, 0] for one in normal])[:, None, None]
+    # of activation number - 1 of each node
+    drawn = means + stds * normals(
+        streams(problem.seed, NORMALS, np.arange(network.size)[:, None], np.arange(most + 1)), SAMPLES
+    )
     receivers = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    fault_kernels.edge_streams(seed, network.neighbours, receivers, names)
+    incoming = streams(problem.seed, DELAYS, network.neighbours, receivers)
     # out of a node go the reverses of the edges that come into it
-    outgoing = np.split(names[network.reverse], network.offsets[1:-1])
-    law = Categorical().table(network).law
-
-    def samples(node: int, number: int) -> Floats:
-        out = np.empty(SAMPLES)
-        draw_normals(seed, node, number + 1, out)
-        return means[node] + stds[node] * out
-
-    def delays(node: int, number: int) -> list[float]:
-        out = np.empty(outgoing[node].size)
-        draw_delays(outgoing[node], number, law, out)
-        return out.tolist()
-
+    late = spaced_delays(incoming[network.reverse], most, Categorical().table(network).law)
+    offsets = network.offsets
     neighbours = [network.neighbours_of(node).tolist() for node in range(network.size)]
-    points = problem.support.points[:, 0]
     return a2dwb(
-        neighbours, points, reg=problem.reg, step=STEP, activations=clock, delays=delays, samples=samples
-    )  # fmt: skip
+        neighbours,
+        problem.support.points[:, 0],
+        reg=problem.reg,
+        step=STEP,
+        activations=clock,
+        delays=lambda node, number: late[number, offsets[node] : offsets[node + 1]].tolist(),
+        samples=lambda node, number: drawn[node, number + 1],
+    )
 
 
-@compiled
-def draw_normals(seed: int, node: int, number: int, out: Floats) -> None:
-    """Standard normal numbers for a node's activation."""
-    normals(random_stream(seed, NORMALS, node, number), out)
+# ---- the random numbers of the simulator, in NumPy
 
 
-@compiled
-def draw_delays(names: NDArray[np.uint64], number: int, law: Floats, out: Floats) -> None:
-    """The delay of message ``number`` on each of the edges."""
-    for k in range(out.size):
-        out[k] = fault_kernels.delay(names[k], number, 0, law, 0)
+def mix(x: Bits) -> Bits:
+    """The finaliser of SplitMix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def streams(seed: int, purpose: int, a: NDArray[Any], b: NDArray[Any]) -> Bits:
+    """The random streams of the pairs (a, b)."""
+    x = mix(np.array([(seed + int(GOLDEN) * (purpose + 1)) % 2**64], dtype=np.uint64))
+    for index in (a, b):
+        x = mix(x ^ (index.astype(np.uint64) * GOLDEN + np.uint64(1)))
+    return x
+
+
+def normals(stream: Bits, count: int) -> Floats:
+    """``(..., count)``, an even number: standard normal numbers of every stream ``(...)`` (Box and Muller)."""
+    bits = mix(stream[..., None] + GOLDEN * np.arange(1, count + 1, dtype=np.uint64))
+    level = ((bits >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
+    radius, angle = np.sqrt(-2 * np.log(level[..., ::2])), 2 * np.pi * level[..., 1::2]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1).reshape(bits.shape)
+
+
+def spaced_delays(stream: Bits, count: int, law: Floats) -> Floats:
+    """``(count, edges)``: the delays of the first messages on the edges with these streams, evenly spaced."""
+    _, choices, shortest, step = law[:4]
+    number = (mix(np.arange(count, dtype=np.uint64)) >> np.uint64(32)).astype(np.uint32)
+    x = (stream >> np.uint64(32)).astype(np.uint32) ^ number[:, None]
+    # Wellons' lowbias32
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
+    x ^= x >> np.uint32(16)
+    return np.asarray(shortest + step * ((x.astype(np.uint64) * np.uint64(choices)) >> np.uint64(32)))

@@ -52,10 +52,13 @@ CASES = [
     SolverCase(5000, (28, 28)),
     SolverCase(200, (64, 64)),
     SolverCase(200, (128, 128), target=5.0),
-    SolverCase(10, (32, 32, 32)),
+    SolverCase(10, (256, 256), target=5.0),
+    SolverCase(10, (32, 32, 32), target=5.0),
+    SolverCase(10, (64, 64, 64), target=5.0),
     SolverCase(10, (10_000,)),
     SolverCase(100, (10_000,)),
-    SolverCase(50, scattered=500),
+    SolverCase(50, scattered=500, target=5.0),
+    SolverCase(50, scattered=2000, target=5.0),
 ]
 QUICK_CASES = [SolverCase(50, (28, 28)), SolverCase(20, scattered=200)]
 # without the slow ones, which start as long as they run

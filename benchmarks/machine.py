@@ -7,17 +7,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from barymesh.core import kernels
 from barymesh.resources.cores import available_cores
 
-PACKAGES = ("numpy", "numba", "POT", "ott-jax", "jax")
+PACKAGES = ("numpy", "POT", "ott-jax", "jax")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, threads, and the versions of Python and of the packages that take part."""
-    import numba
-
-    found = {"CPU": _processor(), "cores": available_cores(), "threads": numba.get_num_threads()}
-    return found | {"Python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+    """Processor, cores, threads, instruction set, and the versions of Python and of the packages that take part."""
+    found = {"CPU": _processor(), "cores": available_cores(), "threads": kernels.threads()}
+    found |= {"instruction set": kernels.INSTRUCTION_SET, "Python": platform.python_version()}
+    return found | {name: _version(name) for name in PACKAGES}
 
 
 def in_words(found: dict[str, Any]) -> str:
@@ -25,8 +25,10 @@ def in_words(found: dict[str, Any]) -> str:
     packages = [f"{name} {found[name]}" for name in ("Python", *PACKAGES) if found.get(name)]
     missing = [name for name in PACKAGES if not found.get(name)]
     without = f", without {' and '.join(missing)}" if missing else ""
-    cores = f"{found['cores']} cores (threads used: {found['threads']})"
-    return f"{found['CPU']}, {cores}; {', '.join(packages)}{without}"
+    used = f"threads used: {found['threads']}"
+    # older results have none
+    used += f", {found['instruction set']}" if "instruction set" in found else ""
+    return f"{found['CPU']}, {found['cores']} cores ({used}); {', '.join(packages)}{without}"
 
 
 def _version(package: str) -> str | None:

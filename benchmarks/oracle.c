@@ -1,4 +1,4 @@
-/* The general oracle in plain C and OpenMP with a polynomial exp: the floor the numba kernel is measured against.
+/* The general oracle in plain C and OpenMP with a polynomial exp: the floor that our kernel is measured against.
    Built without -ffast-math: linked into a shared library, that would switch the whole process to flush-to-zero. */
 #include <math.h>
 #include <stdint.h>

@@ -199,7 +199,6 @@ async def _run_peers(line: Connection, tol: float, seconds: float, reference: An
             place = Place("bench", endpoints[node], around, keys[node])
             state_file = Path(folder) / f"{node}.state"
             peers.append(Runtime(algorithm, own, place, Pace(0.0), state_file=state_file))
-        peers[0].warm_up()
         for one in peers:
             await one.links.__aenter__()
         works = [asyncio.create_task(one.run()) for one in peers]

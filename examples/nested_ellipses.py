@@ -41,8 +41,7 @@ def main() -> None:
     pictures = np.array([nested_ellipses(rng) for _ in range(COUNT)])
     pictures /= pictures.sum(axis=(1, 2), keepdims=True)
 
-    print(f"Computing the Wasserstein barycenter of {COUNT} pictures of {SIDE} x {SIDE} pixels.")
-    print("The first run on a machine compiles its kernels, which takes half a minute; later runs do not.", flush=True)
+    print(f"Computing the Wasserstein barycenter of {COUNT} pictures of {SIDE} x {SIDE} pixels.", flush=True)
     result = bm.barycenter(pictures, reg=REG, tol=1e-7, progress=True)
     print(result.message)
     print(f"{result.iterations} iterations in {result.seconds:.1f} s.")

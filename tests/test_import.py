@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HEAVY = [
-    "numba", "matplotlib", "scipy.stats", "rich", "typer", "pydantic", "networkx", "sklearn", "bokeh", "IPython",
+    "matplotlib", "scipy.stats", "rich", "typer", "pydantic", "networkx", "sklearn", "bokeh", "IPython",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ ROOT = Path(barymesh.__file__).parent
 # circle. A name stands for the package and all its modules, except for those that have a line of their own
 LAYERS = [
     ["errors", "status", "state", "random", "specification", "checks", "subsample", "interrupt", "method_names"],
+    ["extras"],
     ["core", "resources"],
     ["io", "io.atomic", "io.toml", "io.idx", "io.slot_file", "io.validation", "io.limits"],
     ["support"],

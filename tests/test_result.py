@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import barymesh as bm
-from barymesh.errors import FileError
+from barymesh.errors import FileError, MissingPackageError
 from barymesh.network import Network
 
 ARRAYS = ("weights", "node_weights", "duals")
@@ -386,5 +386,5 @@ def test_history_goes_to_tables_and_back(tmp_path, rng):
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(FileError, match=r"barymesh\[parquet\]"):
+    with pytest.raises(MissingPackageError, match=r"barymesh\[parquet\]"):
         bm.History({"iteration": [1.0]}).to_parquet(tmp_path / "history.parquet")

@@ -17,7 +17,7 @@ from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Imag
 from barymesh.measures.lazy import Lazy
 from barymesh.problem import Problem
 from barymesh.record import Record
-from barymesh.resources.cores import limit_threads as _limit_threads
+from barymesh.resources.cores import set_threads
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.grid import Grid
@@ -25,8 +25,7 @@ from barymesh.support.points import Support
 
 __version__ = "0.1.0"
 
-# numba is imported later, with the kernels
-_limit_threads()
+set_threads()
 load = Result.load
 
 __all__ = [
@@ -50,6 +49,7 @@ __all__ = [
     "barycenter",
     "load",
     "read_measures",
+    "set_threads",
 ]
 
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from barymesh.checks import whole_number
-from barymesh.errors import OptionError
+from barymesh.extras import needs
 
 if TYPE_CHECKING:
     from barymesh.record import Record
@@ -70,13 +70,9 @@ class TensorBoard(Logger):
 
     def __init__(self, folder: str | Path, *, every: int = 1, prefix: str = "barymesh/") -> None:
         super().__init__(every)
-        try:
+        with needs("tensorboard"):
             from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
-        except ImportError as error:
-            raise OptionError(
-                f"Logging for TensorBoard needs tensorboardX ({error}). Install it with: "
-                "pip install 'barymesh[tensorboard]'."
-            ) from error
+
         self._writer = SummaryWriter(str(folder))
         self._prefix = prefix
 
@@ -108,12 +104,9 @@ class MLflow(Logger):
 
     def __init__(self, *, every: int = 1, prefix: str = "") -> None:
         super().__init__(every)
-        try:
+        with needs("mlflow"):
             import mlflow
-        except ImportError as error:
-            raise OptionError(
-                f"Logging to MLflow needs mlflow ({error}). Install it with: pip install 'barymesh[mlflow]'."
-            ) from error
+
         self._log_metrics = mlflow.log_metrics
         self._prefix = prefix
 

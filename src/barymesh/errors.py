@@ -69,6 +69,11 @@ class ConfigError(BarymeshError, ValueError):
     """A configuration file has an unknown key or a bad value; the message names key and line."""
 
 
+class MissingPackageError(BarymeshError, ImportError):
+    """A part of barymesh needs packages that are not installed, or too old; the message names the extra that brings
+    them."""
+
+
 class NotEnoughMemoryError(BarymeshError, MemoryError):
     """The work would need more memory than the machine has free. Raised before anything is allocated."""
 
@@ -80,6 +85,10 @@ class AccuracyWarning(UserWarning):
 
 class DriftWarning(UserWarning):
     """The method chosen does not keep the duals feasible, so what the nodes agree on is not the barycenter."""
+
+
+class OutputWarning(UserWarning):
+    """A part of the output of a command was not written; the message gives the reason and a remedy."""
 
 
 class NumericalError(BarymeshError, ArithmeticError):

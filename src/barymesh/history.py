@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.errors import FileError
+from barymesh.extras import needs
 from barymesh.io.atomic import replacing, write_csv
 
 if TYPE_CHECKING:
@@ -92,13 +92,10 @@ class History:
         pathlib.Path
             The file written.
         """
-        try:
+        with needs("parquet"):
             import pyarrow
             from pyarrow import parquet
-        except ImportError as error:
-            raise FileError(
-                f"{path}: writing Parquet needs pyarrow. Install it with: pip install 'barymesh[parquet]'."
-            ) from error
+
         with replacing(Path(path)) as file:
             parquet.write_table(pyarrow.table(self.columns), file)
         return Path(path)

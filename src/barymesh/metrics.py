@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
+
 Floats = NDArray[np.float64]
 
 
@@ -34,6 +36,6 @@ def total_variation(node_weights: Floats, p: Floats) -> float:
 
 def consensus_distance(node_weights: Floats, edges: NDArray[np.intp]) -> float:
     """``|sqrt(W) p|^2 = sum over the edges (i, j) of |p_i - p_j|^2``: the paper's consensus distance."""
-    from barymesh.core.metrics import squared_differences
-
-    return float(squared_differences(np.ascontiguousarray(node_weights), edges).sum())
+    differences = np.empty(len(edges))
+    kernels.squared_differences(np.ascontiguousarray(node_weights), np.ascontiguousarray(edges), differences)
+    return float(differences.sum())

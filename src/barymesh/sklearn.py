@@ -8,7 +8,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-try:
+from barymesh import readers as read
+from barymesh.checks import whole_number
+from barymesh.cost import SQUARED, Cost, CostLike
+from barymesh.errors import MeasureError, RegularisationError, SupportError, WeightError
+from barymesh.exact.run import solve_oracle
+from barymesh.exact.transport import transport_costs
+from barymesh.extras import needs
+from barymesh.measures import Atoms, Histogram
+from barymesh.oracle import Oracle
+from barymesh.oracle.atoms import AtomOracle
+from barymesh.oracle.groups import GroupedOracle
+from barymesh.problem import Problem
+from barymesh.result import Result
+from barymesh.support.grid import Grid
+from barymesh.support.points import Support
+
+with needs("sklearn"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import Tags
@@ -18,25 +34,6 @@ try:
         check_non_negative,
         validate_data,
     )
-except ImportError as error:
-    raise ImportError(
-        "barymesh.sklearn needs scikit-learn 1.6 or newer. Install it with: pip install 'barymesh[sklearn]'."
-    ) from error
-
-from barymesh import readers as read
-from barymesh.checks import whole_number
-from barymesh.cost import SQUARED, Cost, CostLike
-from barymesh.errors import MeasureError, RegularisationError, SupportError, WeightError
-from barymesh.exact.run import solve_oracle
-from barymesh.exact.transport import transport_costs
-from barymesh.measures import Atoms, Histogram
-from barymesh.oracle import Oracle
-from barymesh.oracle.atoms import AtomOracle
-from barymesh.oracle.groups import GroupedOracle
-from barymesh.problem import Problem
-from barymesh.result import Result
-from barymesh.support.grid import Grid
-from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
 

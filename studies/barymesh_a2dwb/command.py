@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barymesh.cli.exit_codes import INTERRUPTED, finish, writable_folder
-from barymesh.errors import FileError
+from barymesh.extras import needs
 from barymesh_a2dwb.experiments import Which, plan_study
 
 if TYPE_CHECKING:
@@ -78,7 +77,11 @@ def _paper(
 ) -> int:
     """Run the study, draw the figures, write the report. Returns the exit code."""
     folder = writable_folder(output)
-    _require("bokeh", "The report", "report")
+    # a missing package is an error now, not at the end of the work
+    with needs("report"):
+        from barymesh_a2dwb.figures import write_figures
+        from barymesh_a2dwb.report import write_report
+    from barymesh_a2dwb.claims import verdicts
     from barymesh_a2dwb.running import cores, in_words, run_study
 
     began = time.monotonic()
@@ -88,10 +91,6 @@ def _paper(
     except KeyboardInterrupt:
         typer.echo(f"Interrupted. Finished runs are kept in {folder}; the same command continues from there.", err=True)
         return INTERRUPTED
-    from barymesh_a2dwb.claims import verdicts
-    from barymesh_a2dwb.figures import write_figures
-    from barymesh_a2dwb.report import write_report
-
     found = verdicts(study)
     figures = write_figures(study, folder / FIGURES, workers=workers or cores())
     report = write_report(study, found, folder / REPORT)
@@ -113,9 +112,3 @@ def summary(found: list[Verdict]) -> str:
         lines += [f"{title}: yes / undecided / no"] if some else []
         lines += [f"  {one.holds:2d} / {one.undecided:2d} / {one.fails:2d}  {one.claim}" for one in some]
     return "\n".join(lines)
-
-
-def _require(package: str, what: str, extra: str) -> None:
-    """Raise FileError if a package is missing that the end of the work needs."""
-    if find_spec(package) is None:
-        raise FileError(f"{what} needs {package}. Install it with: pip install 'barymesh[{extra}]'.")

@@ -15,15 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from barymesh.extras import needs
 from barymesh.io.atomic import replacing
-from barymesh.viz.plots import curve_scale
-from barymesh.viz.theme import NOTHING, Panel, log_values, shown_number
+from barymesh.viz.theme import NOTHING, Panel, curve_scale, log_values, shown_number
 from barymesh_a2dwb.panels import (
     PANELS,
     PARAMETERS,
@@ -54,6 +49,13 @@ from barymesh_a2dwb.panels import (
     sweep_rows,
 )
 from barymesh_a2dwb.study import LABELS, Experiment, Floats, Study, Sweep, methods_of, topologies_of
+
+with needs("report"):
+    from matplotlib import style
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch, Rectangle
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,8 +1,9 @@
 """Fingerprints of runs: equal fingerprints mean equal results, so that a finished run need not be made again.
 
 A run depends on its settings, its data, and the source of the modules that compute it. These are found by following the
-imports of ``runs.py``, those inside functions too. The outer layers of the library are left out: they read, show and
-transport results, and nothing that a run computes comes from them.
+imports of ``runs.py``, those inside functions too. The source of the compiled kernels is all C++ files beside them, or
+the extension itself where barymesh was installed from a wheel, which has no C++ files. The outer layers of the library
+are left out: they read, show and transport results, and nothing that a run computes comes from them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -55,7 +57,7 @@ def digest_of(files: Mapping[str, Path]) -> str:
 
 
 def source_files(entry: str = ENTRY, packages: Mapping[str, Path] = PACKAGES) -> dict[str, Path]:
-    """The modules that ``entry`` imports, directly or not, and itself: the file of each, by name.
+    """The files of ``entry`` and of the modules that it imports, directly or not, by name.
 
     ``packages``: the folders of the packages whose modules are followed.
     """
@@ -63,14 +65,18 @@ def source_files(entry: str = ENTRY, packages: Mapping[str, Path] = PACKAGES) ->
     waiting = [entry]
     while waiting:
         module = waiting.pop()
+        if module in found or any(f"{module}.".startswith(f"{layer}.") for layer in OUTER):
+            continue
         path = _file(module, packages)
-        if path is None or module in found or any(f"{module}.".startswith(f"{layer}.") for layer in OUTER):
+        if path is None:
+            found |= {f"{module}/{file.name}": file for file in _compiled_files(module, packages)}
             continue
         found[module] = path
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         for name in _imported(ast.parse(path.read_text()), package):
             # of "package.name" it is not known whether name is a module or something defined in the package
-            waiting += [name] if _file(name, packages) else [name.rpartition(".")[0]]
+            is_module = _file(name, packages) or _compiled_files(name, packages)
+            waiting += [name if is_module else name.rpartition(".")[0]]
     return found
 
 
@@ -89,13 +95,29 @@ def _imported(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
-    """The file of a module of these packages; None for anything else."""
-    top, *rest = module.split(".")
-    if top not in packages:
+    """The file of a module in Python of these packages; None for anything else."""
+    place = _place(module, packages)
+    if place is None:
         return None
-    place = packages[top].joinpath(*rest)
     candidates = (place / "__init__.py", place.with_name(f"{place.name}.py"))
     return next((path for path in candidates if path.is_file()), None)
+
+
+def _compiled_files(module: str, packages: Mapping[str, Path]) -> list[Path]:
+    """The C++ files of a compiled module of these packages, or the extension itself; none for anything else."""
+    place = _place(module, packages)
+    # its types are in a file of their own
+    if place is None or not place.with_name(f"{place.name}.pyi").is_file():
+        return []
+    sources = [*place.parent.glob("*.cpp"), *place.parent.glob("*.h")]
+    built = (place.with_name(place.name + suffix) for suffix in EXTENSION_SUFFIXES)
+    return sources or [path for path in built if path.is_file()]
+
+
+def _place(module: str, packages: Mapping[str, Path]) -> Path | None:
+    """Where a module of these packages is, without the ending of its file; None for anything else."""
+    top, *rest = module.split(".")
+    return packages[top].joinpath(*rest) if top in packages else None
 
 
 def _measures(case: ExperimentPlan) -> str:

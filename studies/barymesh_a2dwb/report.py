@@ -14,16 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bokeh.models import Range1d
-from bokeh.resources import Resources
-from jinja2 import Environment, StrictUndefined
-from PIL import Image
 
+from barymesh.extras import needs
 from barymesh.io.atomic import write_text
 from barymesh.viz.bokeh_plots import PAINT, Curve, Dash, Frame, Marker, curves_figure, embedded, measures_figure
 from barymesh.viz.page import EARLY, STYLE
-from barymesh.viz.plots import curve_scale
-from barymesh.viz.theme import Panel, shown_number
+from barymesh.viz.theme import Panel, curve_scale, shown_number
 from barymesh_a2dwb import panels
 from barymesh_a2dwb.claims import Verdict, lowest_run
 from barymesh_a2dwb.experiments import PAPER
@@ -31,6 +27,12 @@ from barymesh_a2dwb.panels import PANELS, SWEPT_PANELS, PanelRow
 from barymesh_a2dwb.storage import DATA
 from barymesh_a2dwb.study import LABELS, Experiment, Floats, Study, Sweep, last_of, methods_of, topologies_of
 from barymesh_a2dwb.tables import step_table, sweep_table, tables
+
+with needs("report"):
+    from bokeh.models import Range1d
+    from bokeh.resources import Resources
+    from jinja2 import Environment, StrictUndefined
+    from PIL import Image
 
 DASHES: dict[str, Dash] = {"-": "solid", "--": "dashed", "-.": "dotdash", ":": "dotted"}
 STROKES = {"-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3"}

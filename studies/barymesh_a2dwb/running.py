@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from barymesh.core import kernels
 from barymesh.errors import FileError, NotEnoughMemoryError
 from barymesh.resources import memory
-from barymesh.resources.cores import available_cores, one_thread_each
+from barymesh.resources.cores import available_cores, one_thread_each, set_threads
 from barymesh_a2dwb.experiments import ExperimentPlan, Job, StudyPlan
 from barymesh_a2dwb.fingerprints import fingerprints as fingerprints_of
 from barymesh_a2dwb.runs import Certified, find_reference, run_job
@@ -41,7 +42,7 @@ from barymesh_a2dwb.study import LABELS, MEASURES, OURS_SAMPLED, RIVALS, Run, St
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-# the memory that one process may need, with compiled kernels and the messages in flight on a complete network
+# the memory that one process may need, with its libraries and the messages in flight on a complete network
 BYTES_A_WORKER = 2**29
 # of a worker process: set when the study is interrupted
 _interrupted: Event | None = None
@@ -145,18 +146,16 @@ def _pool(workers: int) -> Iterator[Executor | None]:
     """Processes with one thread each: runs do not wait for one another, as the threads of one run would. None for one
     worker: then this process does the work."""
     if workers == 1:
-        import numba
-
-        threads = numba.get_num_threads()
-        numba.set_num_threads(1)
+        threads = kernels.threads()
+        set_threads(1)
         try:
             yield None
         finally:
-            numba.set_num_threads(threads)
+            set_threads(threads)
         return
     from multiprocessing import get_context
 
-    # not a fork: kernels of this process may be running on threads
+    # not a fork: other threads of this process may be computing
     context = get_context("spawn")
     asked = context.Event()
     with one_thread_each():

@@ -17,9 +17,14 @@ def problem():
     return gaussians(12, points=25)
 
 
+def loop_duals(problem, topology):
+    acting = list(event_loop.activations(problem, SECONDS))
+    return event_loop.loop(problem, as_network(topology, 12), acting, event_loop.most_messages(acting))
+
+
 @pytest.mark.parametrize("topology", ["erdos_renyi", "cycle", "star", "complete"])
 def test_the_event_loop_gives_the_simulators_numbers(problem, topology):
-    duals = event_loop.loop(problem, as_network(topology, 12), event_loop.activations(problem, SECONDS))
+    duals = loop_duals(problem, topology)
     simulation = simulation_of(problem, topology)
     simulation.run(SECONDS)
     assert np.abs(duals).max() > 1e-4
@@ -27,7 +32,7 @@ def test_the_event_loop_gives_the_simulators_numbers(problem, topology):
 
 
 def test_other_delays_give_other_numbers(problem):
-    duals = event_loop.loop(problem, as_network("cycle", 12), event_loop.activations(problem, SECONDS))
+    duals = loop_duals(problem, "cycle")
     simulation = simulation_of(problem, "cycle", slowness=2.0)
     simulation.run(SECONDS)
     assert np.abs(duals - simulation.view().duals).max() > 1e-6 * np.abs(duals).max()

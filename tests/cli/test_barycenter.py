@@ -27,7 +27,7 @@ from tests.terminal import interrupted_on_a_terminal
 
 OUTPUTS = ["barycenter.png", "result.npz", "summary.json", "weights.csv"]
 COMMANDS = sorted(typer.main.get_command(app).commands)
-# a guard against hanging, not a measurement: compiling the kernels for the first time takes a while
+# a guard against hanging, not a measurement
 PATIENCE = 600
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import socket
 import subprocess
@@ -14,12 +13,12 @@ import numpy as np
 import pytest
 
 from barymesh.cli import dashboard as command
-from barymesh.cli.dashboard import require_bokeh, source_of, with_dashboard
+from barymesh.cli.dashboard import source_of, with_dashboard
 from barymesh.cli.peers import _watchable
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.peers import PeersSource
 from barymesh.dashboard.server import AccessPolicy, serve
-from barymesh.errors import FileError, OptionError
+from barymesh.errors import FileError, MissingPackageError, OptionError
 from barymesh.peers.network_file import KITS, NewNode, create
 from tests.dashboard.serving import QUIET
 
@@ -38,11 +37,8 @@ def test_what_to_watch(tmp_path):
 
 
 def test_bokeh_is_asked_for_by_name(monkeypatch, tmp_path):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "bokeh" else find(name))
-    with pytest.raises(OptionError, match=r"pip install 'barymesh\[dashboard\]'"):
-        require_bokeh()
-    with pytest.raises(OptionError, match="Bokeh"):
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    with pytest.raises(MissingPackageError, match=r"bokeh.*pip install 'barymesh\[dashboard\]'"):
         with_dashboard(True, tmp_path, lambda: pytest.fail("nothing may begin before the error"))
     assert with_dashboard(False, tmp_path, lambda: 7) == 7
 

@@ -22,8 +22,8 @@ from barymesh.peers.status import query
 from tests.peers.cluster import free_ports
 
 MAIN = "import typer; from barymesh.cli.peers import register; app = typer.Typer(); register(app); app()"
-ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# a guard against hanging: compiling for the first time takes a while
+ENVIRONMENT = {**os.environ, "BARYMESH_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# a guard against hanging
 PATIENCE = 80
 
 app = typer.Typer()

@@ -23,7 +23,7 @@ from barymesh.scenario import Crash, Loss, Uniform
 from tests.cli.calling import call
 from tests.terminal import interrupted_on_a_terminal
 
-# a guard against hanging, not a measurement: compiling the kernels for the first time takes a while
+# a guard against hanging, not a measurement
 PATIENCE = 600
 CONFIG = """\
 gaussians = {count = 6, mean = [-2, 2], std = [0.2, 0.5], seed = 1}

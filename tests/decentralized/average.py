@@ -7,8 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+import barymesh as bm
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.decentralized.tree import SpanningTree
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Floats, Method
+from barymesh.network import as_network
+from barymesh.problem import Problem
 from barymesh.state import State
+
+WIDTH = 3
+TOL = 1e-9
 
 
 @dataclass
@@ -61,3 +69,29 @@ class Average(Method[AverageState]):
 
     def known_atoms(self, state, rows):
         return None
+
+
+def vectors_of(size, seed):
+    return np.random.default_rng(seed).uniform(-1, 1, (size, WIDTH))
+
+
+def weights_of(size, seed):
+    weights = np.random.default_rng(seed + 1).uniform(0.2, 3.0, size)
+    return weights / weights.sum()
+
+
+def average_tree(network, vectors, weights, tol=TOL, kind=SpanningTree):
+    return kind(Average(vectors), Nodes.all_of(network, weights), tol)
+
+
+def problem_of(size, weights=None):
+    """What a simulation records needs a problem; the average has nothing to do with it."""
+    return Problem.create([bm.Empirical([[0.0]])] * size, np.arange(float(WIDTH)), reg=1.0, weights=weights)
+
+
+def network_of(name, size, seed):
+    try:
+        return as_network(name, size, seed)
+    except bm.BarymeshError:
+        # there is no hypercube of eleven nodes
+        return as_network("cycle", size)

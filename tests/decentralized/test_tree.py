@@ -11,40 +11,27 @@ import barymesh as bm
 from barymesh.core import tree
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.host import Host
-from barymesh.decentralized.transport import MemoryTransport
 from barymesh.decentralized.tree import PATIENCE, SpanningTree
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.errors import NetworkError
 from barymesh.network import GENERATORS, Network, as_network
-from barymesh.problem import Problem
 from barymesh.scenario.delays import Categorical, Constant, LogNormal, Uniform
 from barymesh.scenario.events import Join, Leave, NewData, plan
 from barymesh.scenario.faults import Crash, Duplication, Loss, Reordering, Sleep, fault_table
 from barymesh.scenario.schedules import Periodic, Poisson, Windowed
-from tests.decentralized.average import Average
+from tests.decentralized.average import (
+    TOL,
+    WIDTH,
+    Average,
+    average_tree,
+    network_of,
+    problem_of,
+    vectors_of,
+    weights_of,
+)
 from tests.decentralized.networks import FAULTS
-
-WIDTH = 3
-TOL = 1e-9
-
-
-def vectors_of(size, seed):
-    return np.random.default_rng(seed).uniform(-1, 1, (size, WIDTH))
-
-
-def weights_of(size, seed):
-    weights = np.random.default_rng(seed + 1).uniform(0.2, 3.0, size)
-    return weights / weights.sum()
-
-
-def average_tree(network, vectors, weights, tol=TOL):
-    return SpanningTree(Average(vectors), Nodes.all_of(network, weights), tol)
-
-
-def problem_of(size, weights=None):
-    """What a simulation records needs a problem; the average has nothing to do with it."""
-    return Problem.create([bm.Empirical([[0.0]])] * size, np.arange(float(WIDTH)), reg=1.0, weights=weights)
+from tests.decentralized.unreliable import Unreliable
 
 
 def simulation(algorithm, *, faults=(), events=(), problem=None, **options):
@@ -55,14 +42,6 @@ def simulation(algorithm, *, faults=(), events=(), problem=None, **options):
         algorithm, Recorder(problem, network), faults=fault_table(faults, network), plan=plan(events, network),
         until=1e9, **options,
     )  # fmt: skip
-
-
-def network_of(name, size, seed):
-    try:
-        return as_network(name, size, seed)
-    except bm.BarymeshError:
-        # there is no hypercube of eleven nodes
-        return as_network("cycle", size)
 
 
 # what is summed is nothing to the tree
@@ -91,28 +70,6 @@ def test_every_node_ends_with_the_weighted_mean(size, network, seed, delays, sch
     )  # fmt: skip
     assert run.run(3000.0) is bm.Status.CONVERGED
     np.testing.assert_allclose(run.state.own.estimate, np.tile(weights @ vectors, (size, 1)), atol=TOL)
-
-
-class Unreliable(MemoryTransport):
-    """Loses some messages on some links, and delivers others later."""
-
-    def __init__(self, network, algorithm, rng):
-        super().__init__(network, algorithm.width, algorithm.private)
-        self.rng, self.waiting = rng, []
-
-    def receive(self, batch):
-        while self.waiting and self.rng.random() < 0.7:
-            self._deliver(*self.waiting.pop(0))
-        return super().receive(batch)
-
-    def send(self, batch, messages, receivers):
-        self.waiting.append((batch, messages.copy(), receivers))
-
-    def _deliver(self, batch, messages, receivers):
-        rows, slots = self.rows.copy(), self.slots.copy()
-        super().send(batch, messages, receivers)
-        lost = np.flatnonzero(self.rng.random(slots.size) < 0.2)
-        self.rows[1 + lost], self.slots[lost] = rows[1 + lost], slots[lost]
 
 
 @given(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -20,6 +21,7 @@ import barymesh as bm
 from barymesh.peers.network_file import SECRET, NewNode
 from barymesh.peers.status import query
 from barymesh.resources.cores import ONE_THREAD
+from tests.packages import EXTRAS_OF_PROJECT
 from tests.peers.cluster import until
 from tests.peers.test_node import free_ports
 
@@ -68,6 +70,11 @@ def test_a_build_gets_what_it_copies_and_nothing_private():
         assert any(fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in allowed), name
 
 
+def test_the_image_has_the_extras_of_a_node():
+    (installed,) = [extras for _, rest in instructions() for extras in re.findall(r"whl\)\[(.*?)\]", rest)]
+    assert {"parquet", "peers", "privacy"} == set(installed.split(",")) <= set(EXTRAS_OF_PROJECT)
+
+
 def test_compose_understands_the_file():
     schema = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     jsonschema.validate(COMPOSE, json.loads(schema.read_text()))
@@ -87,16 +94,6 @@ def test_a_site_sees_its_own_volume_and_the_inner_network_only(demo):
     for name in ("prepare", "result"):
         assert COMPOSE["services"][name]["network_mode"] == "none"
     assert COMPOSE["services"]["prepare"]["entrypoint"][-1] == last("USER")
-
-
-def test_the_warm_up_of_the_image_goes_through(tmp_path):
-    """Before the five sites, which then need not all compile at the same time."""
-    environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(["sh", str(DOCKER / "warm-up.sh")], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "a ended" in done.stdout
-    assert "b ended" in done.stdout
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_five_sites_find_the_barycenter_of_their_data(demo, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ from barymesh.resources.cores import ONE_THREAD
 from tests.peers.test_node import network_of
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "barymesh-node@.service"
+# of the C function prctl
+PR_SET_MDWE = 65
 PROGRAM = str(Path(sys.executable).with_name("barymesh"))
 
 
@@ -34,7 +37,14 @@ def test_systemd_accepts_it_and_finds_it_well_enclosed(tmp_path):
         assert "Unknown" not in done.stderr
 
 
+def deny_write_execute():
+    """MemoryDenyWriteExecute of the unit for this process and its children; kernels before 6.3 cannot, and go on."""
+    refuse_exec_gain = 1
+    ctypes.CDLL(None).prctl(PR_SET_MDWE, refuse_exec_gain, 0, 0, 0)
+
+
 def test_what_it_starts_is_a_node(tmp_path):
+    assert "MemoryDenyWriteExecute=yes" in UNIT.read_text()
     network_of(tmp_path / "made")
     kit = (tmp_path / "made" / "kits" / "a").rename(tmp_path / "a")
     (tmp_path / "x.csv").write_text("x\n-1\n0.5\n")
@@ -47,6 +57,12 @@ def test_what_it_starts_is_a_node(tmp_path):
     }.items():
         assert name in command
         command = command.replace(name, str(value))
-    done = subprocess.run(command.split(), env={**os.environ, **ONE_THREAD}, capture_output=True, text=True)
+    done = subprocess.run(
+        command.split(),
+        env={**os.environ, **ONE_THREAD},
+        preexec_fn=deny_write_execute,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "state" / "result.npz").exists()

@@ -9,6 +9,7 @@ import pytest
 
 from barymesh.cli.config import RUN, SIMULATE, Gaussians
 from barymesh.cli.config_file import known_keys
+from barymesh.extras import EXTRAS
 from barymesh.network import GENERATORS
 from tests.docs.blocks import ROOT
 
@@ -59,3 +60,9 @@ def test_every_key_and_every_network_is_in_the_tables() -> None:
     assert '| `"categorical"` | simulation |' in keys
     assert not [name for name in GENERATORS if f"| `{name}` |" not in networks]
     assert "|  |" not in "".join(line.split("|", 2)[2] for line in networks.splitlines() if "barbell" in line)
+
+
+def test_every_extra_is_in_the_table_of_its_page() -> None:
+    page = (ROOT / "docs" / "reference" / "extras.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{extra}` | {purpose} |" for extra, purpose in EXTRAS.items()]

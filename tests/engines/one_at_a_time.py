@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from barymesh.core import faults as fault_kernels
+from barymesh.core import kernels
 from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.host import Traffic
 from barymesh.transport import wire
@@ -22,7 +22,7 @@ class PlainInbox:
         self.rows = np.array([np.zeros(width), *(m for m in received if m is not None)])
         there = np.array([m is not None for m in received], dtype=bool)
         self.slots = np.where(there, np.cumsum(there), 0).astype(np.int32)
-        self.first, self.last, self.shares = np.array([0]), np.array([len(received)]), 1
+        self.first, self.last = np.array([0]), np.array([len(received)])
 
     def sum(self):
         totals = np.zeros(self.width)
@@ -32,16 +32,31 @@ class PlainInbox:
         return totals[None], np.array([len(self.rows) - 1])
 
 
+class Arrivals:
+    """When messages arrive on a network with delays and faults; tests/core/test_delivery.py checks this kernel."""
+
+    def __init__(self, network, delays, faults, seed):
+        receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
+        streams = np.empty(receiver.size, dtype=np.uint64)
+        kernels.edge_streams(seed, network.neighbours, receiver, streams)
+        self.edges = (network.offsets, network.neighbours.astype(np.uint32), streams)
+        self.delays = (delays.law, delays.offset, delays.trace)
+        self.faults = (faults.rates, faults.crashed, faults.crashed_first, faults.cut, faults.cut_first)
+
+    def __call__(self, number, sent, edges, receivers):
+        """The arrival times of message ``number``, sent at time ``sent`` on each of the edges to these receivers."""
+        out, numbers, times = np.empty(edges.size), np.full(edges.size, number), np.full(edges.size, float(sent))
+        kernels.arrival_times(numbers, times, edges, receivers, self.edges, self.delays, self.faults, out)
+        return out
+
+
 def run(algorithm, network, *, delays, schedule, faults, seed, duration):
     """The state after all activations before ``duration``, and what was sent.
 
     Every link carries what the wire would: the private columns of a message reach their receiver only.
     """
     table = delays.table(network)
-    fault_arrays = (faults.rates, faults.crashed, faults.crashed_first, faults.cut, faults.cut_first)
-    receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    streams = np.empty(receiver.size, dtype=np.uint64)
-    fault_kernels.edge_streams(np.uint64(seed), network.neighbours, receiver, streams)
+    arrivals = Arrivals(network, table, faults, seed)
     private = algorithm.private.stop - algorithm.private.start
 
     state, traffic = algorithm.start(), Traffic()
@@ -66,29 +81,24 @@ def run(algorithm, network, *, delays, schedule, faults, seed, duration):
             for e in range(network.offsets[node], network.offsets[node + 1]):
                 box[e] = (box[e][0], None)
         elif kind == ACTIVATION:
-            if (
-                faults.idle.size
-                and fault_kernels.idle(np.array([node]), np.array([now]), faults.idle, faults.idle_first)[0]
-            ):
+            spans = faults.idle[faults.idle_first[node] : faults.idle_first[node + 1]]
+            if any(start <= now < stop for start, stop in spans):
                 continue
             received = [box[e][1] for e in range(network.offsets[node], network.offsets[node + 1])]
             batch = Batch(np.array([node]), acted[[node]], np.array([which]))
             message = algorithm.activate(state, batch, PlainInbox(received, algorithm.width))[0]
             confidant = int(algorithm.private_receivers(message[None])[0])
-            for out in range(network.offsets[node], network.offsets[node + 1]):
-                e, to = int(network.reverse[out]), int(network.neighbours[out])
+            own = slice(network.offsets[node], network.offsets[node + 1])
+            edges, receivers = network.reverse[own], network.neighbours[own]
+            times = arrivals(int(acted[node]), now, edges, receivers)
+            for e, to, time in zip(edges.tolist(), receivers.tolist(), times.tolist(), strict=True):
                 sent = message.copy()
                 if to != confidant:
                     sent[algorithm.private] = 0.0
                 traffic.messages += 1
                 traffic.bytes += wire.frame_bytes(algorithm.width - (0 if to == confidant else private))
-                offset = table.offset[e] if table.offset.size else 0.0
-                trace = table.trace[e] if table.trace.size else 0
-                time = fault_kernels.arrival(
-                    streams[e], e, acted[node], now, to, table.law, trace, offset, *fault_arrays
-                )
                 serial += 1
-                if time < fault_kernels.NEVER:
+                if time < kernels.FOREVER:
                     order = LATE_ARRIVAL if time == now else ARRIVAL
                     heapq.heappush(events, (time, order, serial, e, int(acted[node]), sent))
             acted[node] += 1

@@ -119,7 +119,6 @@ def peers(method, truth):
 
     async def work():
         all_peers = [peer(k) for k in range(3)]
-        all_peers[0].warm_up()
         works = [asyncio.create_task(at_work(one)) for one in all_peers]
         best = np.inf
         while best > tolerance and not all(one.done() for one in works):

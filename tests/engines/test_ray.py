@@ -226,7 +226,7 @@ def test_without_ray_the_error_says_what_to_install():
         bm.barycenter([bm.Gaussian(0, 1)] * 3, [0.0, 1.0], reg=1, network="cycle", engine="ray")
     """)
     _, errors = started.communicate(timeout=120)
-    assert "OptionError" in errors
+    assert "MissingPackageError" in errors
     assert "pip install 'barymesh[ray]'" in errors
 
 

@@ -193,10 +193,11 @@ def test_callbacks_see_the_rows_of_the_history(place):
 
 
 def test_every_row_follows_from_the_estimates_of_the_nodes(place, truth):
-    """In the first rows the nodes are far apart: there, no figure is right by being small."""
+    """In the first rows the nodes are far apart: there, no figure is right by being small. (Real processes may have
+    agreed before their first record.)"""
     name, _, seen = place
     first, second = GRAPH.edges.T
-    assert seen[0][0].figures["consensus"] > 0.01
+    assert seen[0][0].figures["consensus"] > 0.01 or name not in ("exact", "simulation")
     for record, estimates in seen:
         mean = np.exp(WEIGHTS @ np.log(estimates)) if name == "exact" else WEIGHTS @ estimates
         np.testing.assert_allclose(record.weights, mean / mean.sum(), atol=1e-12)

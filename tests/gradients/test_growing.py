@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
-from barymesh.core.sampled import draw
+from barymesh.core import kernels
 from barymesh.errors import OptionError
 from barymesh.gradients import growing
 from barymesh.gradients.growing import GrowingOracle
@@ -62,21 +62,12 @@ def drawn(case, node, batch, batches):
     of, measure = SampledOracle(case), case.measures[node]
     if node in of.called:
         return np.concatenate([measure.sample(batch, addressed_generator(case.seed, node, k)) for k in range(batches)])
-    points = np.empty((batches, batch, of.dimension))
-    for k in range(batches):
-        draw(
-            np.uint64(case.seed),
-            node,
-            k,
-            of.first[node],
-            of.last[node],
-            of.cumulative,
-            of.centres,
-            of.root,
-            of.roots,
-            points[k],
-        )
-    return points.reshape(-1, of.dimension) * of.unit
+    points, starts = np.empty((batches * batch, of.dimension)), batch * np.arange(batches + 1)
+    kernels.draw_points(
+        case.seed, np.full(batches, node), np.arange(batches), starts,
+        of.first, of.last, of.cumulative, of.centres, of.root, of.roots, points,
+    )  # fmt: skip
+    return points * of.unit
 
 
 def at(oracle, x, batches):

@@ -105,6 +105,6 @@ def test_on_a_grid_it_is_the_same_as_on_points(shape, log_reg, size, seed):
     lam = rng.normal(size=(2, grid.points.shape[0])) * 10**size * reg
     asked = (lam, np.arange(2), np.array([3, 4]), np.array([7, 12]))
     fast = oracle.gradient(*asked)
-    assert oracle.grid is not None or grid.points.shape[0] == 1
-    oracle.grid = None
+    assert oracle.axes is not None or grid.points.shape[0] == 1
+    oracle.axes = None
     np.testing.assert_allclose(fast, oracle.gradient(*asked), rtol=1e-9, atol=1e-13)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.errors import FileError, OptionError
+from barymesh.errors import FileError, MissingPackageError, OptionError
 from barymesh.io.output import write_outputs
 from tests.io.making import csv_file, normalised, parquet_file, refusal, shortened
 
@@ -296,7 +296,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     path = parquet_file(tmp_path, x=[1.0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    refusal(path, "barymesh[parquet]", error=FileError)
+    refusal(path, "barymesh[parquet]", error=MissingPackageError)
 
 
 def test_the_table_of_weights_has_no_two_columns_of_one_name(tmp_path):

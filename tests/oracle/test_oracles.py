@@ -150,7 +150,7 @@ def test_grid_guard_notices_underflow_and_is_right(relative, rng):
 def test_grid_guard_is_needed(rng):
     """Without the guard the fast kernel would be wrong here: its own answer, where it rejects a row, is not the
     formula's."""
-    from barymesh.core import grid as grid_kernels
+    from barymesh.core import kernels
 
     grid = Grid.of_image((24, 24))
     masses = np.zeros(grid.shape)
@@ -159,7 +159,7 @@ def test_grid_guard_is_needed(rng):
     x = smooth_potentials(grid, 1.0, 1) / oracle.reg
     value, log_p, ok = np.empty(1), np.full_like(x, np.nan), np.ones(1, dtype=bool)
     there, back = oracle.to_atoms, oracle.to_support
-    grid_kernels.fast_nodes(
+    kernels.fast_nodes(
         x, np.array([0]), oracle.offsets, oracle.position, oracle.padded_position, oracle.weights,
         there.first, there.others, back.first, back.others, oracle.boxes, oracle.whole, oracle.scratch,
         value, log_p, ok,
@@ -177,6 +177,8 @@ def test_float32_is_close(kind, rng):
     single = kind(atoms, support, cost, 0.1, np.float32).value_and_gradient(lam)
     np.testing.assert_allclose(single[0], exact[0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(single[1], exact[1], rtol=1e-3, atol=1e-6)
+    # what follows computes in float64
+    assert single[1].dtype == np.float64
 
 
 def test_float32_grid_is_close(rng):

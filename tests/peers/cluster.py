@@ -19,7 +19,7 @@ from barymesh.peers.network_file import KITS, Kit, NewNode, create
 from barymesh.peers.node import RESULT
 from barymesh.peers.status import query
 
-ENVIRONMENT = {**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "BARYMESH_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # seconds: a guard against hanging
 PATIENCE = 150
 POINTS, REG = 20, 0.3

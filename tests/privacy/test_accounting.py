@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from barymesh.errors import OptionError
+from barymesh.errors import MissingPackageError
 from barymesh.privacy.accounting import composed_epsilon, noise_multiplier
 
 
@@ -49,7 +49,7 @@ def test_more_releases_cost_more_and_none_nothing():
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(OptionError, match=r"pip install 'barymesh\[privacy\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'barymesh\[privacy\]'"):
         noise_multiplier(1.0, 1e-6)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
-from barymesh.errors import NotEnoughMemoryError
+import barymesh as bm
+from barymesh.core import kernels
+from barymesh.errors import NotEnoughMemoryError, OptionError
 from barymesh.resources import cgroups, cores, memory
 
 GIB = 2**30
@@ -109,31 +109,37 @@ def test_memory_keeps_to_the_limit(monkeypatch):
         memory.require(1001, "This", "Do less.")
 
 
-@pytest.mark.parametrize(("chosen", "threads"), [(None, "1"), ("7", "7")])
-def test_compiled_code_gets_as_many_threads_as_the_container_has_cores(monkeypatch, chosen, threads):
-    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
-    if chosen:
-        monkeypatch.setenv("NUMBA_NUM_THREADS", chosen)
+@pytest.fixture
+def threads(monkeypatch):
+    """How many threads the kernels are set to use, and no setting in the environment."""
+    before = kernels.threads()
+    monkeypatch.delenv("BARYMESH_NUM_THREADS", raising=False)
+    yield kernels.threads
+    kernels.set_threads(before)
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, 1), ("7", 7), ("", 1)])
+def test_as_many_threads_as_the_container_has_cores(monkeypatch, threads, chosen, expected):
+    if chosen is not None:
+        monkeypatch.setenv("BARYMESH_NUM_THREADS", chosen)
     monkeypatch.setattr(cgroups, "core_quota", lambda: 1.2)
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    cores.limit_threads()
-    assert os.environ["NUMBA_NUM_THREADS"] == threads
+    cores.set_threads()
+    assert threads() == expected
 
 
-def test_without_a_limit_the_number_of_threads_is_left_alone(monkeypatch):
-    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
-    monkeypatch.setattr(cgroups, "core_quota", lambda: None)
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    cores.limit_threads()
-    assert "NUMBA_NUM_THREADS" not in os.environ
+def test_the_number_of_threads_can_be_set(threads):
+    bm.set_threads(3)
+    assert threads() == 3
 
 
-def test_barymesh_limits_the_threads_before_numba_is_imported():
-    program = (
-        "from barymesh.resources import cgroups; import sys; assert 'numba' not in sys.modules;"
-        "cgroups.core_quota = lambda: 1.0; from barymesh.resources.cores import limit_threads; limit_threads();"
-        "import numba; print(numba.config.NUMBA_NUM_THREADS)"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    assert run.stdout.split() == ["1"]
+@pytest.mark.parametrize("count", [0, -2, 1.5, True, "4"])
+def test_a_number_of_threads_that_makes_no_sense_is_refused(threads, count):
+    with pytest.raises(OptionError, match="whole number of at least 1"):
+        bm.set_threads(count)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+def test_a_variable_that_makes_no_sense_is_refused(monkeypatch, threads, text):
+    monkeypatch.setenv("BARYMESH_NUM_THREADS", text)
+    with pytest.raises(OptionError, match="BARYMESH_NUM_THREADS"):
+        bm.set_threads()

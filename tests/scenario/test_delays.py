@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from barymesh.core import faults as fault_kernels
 from barymesh.errors import OptionError
 from barymesh.network import as_network
 from barymesh.scenario import Categorical, Constant, LogNormal, PerEdge, Trace, Uniform
+from barymesh.scenario.faults import fault_table
+from tests.engines.one_at_a_time import Arrivals
 
 NETWORK = as_network("complete", 6)
 
@@ -17,16 +18,10 @@ NETWORK = as_network("complete", 6)
 def drawn(delay, network=NETWORK, count=400, seed=0):
     """``(edges, count)``: the delays of the first messages on every directed edge."""
     table = delay.table(network)
+    arrivals = Arrivals(network, table, fault_table([], network), seed)
     receiver = np.repeat(np.arange(network.size), np.diff(network.offsets))
-    streams = np.empty(receiver.size, dtype=np.uint64)
-    fault_kernels.edge_streams(np.uint64(seed), network.neighbours, receiver, streams)
-    offset = table.offset if table.offset.size else np.zeros(receiver.size)
-    trace = table.trace if table.trace.size else np.zeros(receiver.size, dtype=np.int64)
-    draws = [
-        [offset[e] + fault_kernels.delay(streams[e], number, 0, table.law, trace[e]) for number in range(count)]
-        for e in range(receiver.size)
-    ]
-    values = np.array(draws)
+    edges = np.arange(receiver.size)
+    values = np.stack([arrivals(number, 0.0, edges, receiver) for number in range(count)], axis=1)
     assert values.min() >= table.shortest * (1 - 1e-12)
     assert values.max() <= table.longest * (1 + 1e-12)
     return values

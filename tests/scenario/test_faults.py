@@ -5,29 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barymesh.core import faults as fault_kernels
+from barymesh.core import kernels
 from barymesh.errors import OptionError
 from barymesh.network import as_network
 from barymesh.scenario import Constant, Crash, Duplication, LinkDown, Loss, Reordering, Sleep, Uniform
 from barymesh.scenario.faults import FAULTS, FOREVER, fault_table
 from barymesh.specification import build_from_spec
+from tests.engines.one_at_a_time import Arrivals
 
 PATH = as_network("path", 3)
 
 
 def arrivals(faults, delay, sent=0.0, count=4000, e=1):
     """When the first messages on an edge arrive, all sent at the same time."""
-    table, bad = delay.table(PATH), fault_table(faults, PATH)
+    arrivals = Arrivals(PATH, delay.table(PATH), fault_table(faults, PATH), seed=0)
     receiver = np.repeat(np.arange(3), np.diff(PATH.offsets))
-    streams = np.empty(receiver.size, dtype=np.uint64)
-    fault_kernels.edge_streams(np.uint64(0), PATH.neighbours, receiver, streams)
-    fault_arrays = (bad.rates, bad.crashed, bad.crashed_first, bad.cut, bad.cut_first)
-    return np.array(
-        [
-            fault_kernels.arrival(streams[e], e, k, sent, int(receiver[e]), table.law, 0, 0.0, *fault_arrays)
-            for k in range(count)
-        ]
-    )
+    return np.concatenate([arrivals(number, sent, np.array([e]), receiver[[e]]) for number in range(count)])
 
 
 def test_losses():
@@ -67,7 +60,9 @@ def test_spans_are_joined_and_resets_sorted():
     np.testing.assert_array_equal(table.idle_first, [0, 2, 2, 3])
     np.testing.assert_allclose(table.crashed, [[4, 6], [0, 1]])
     assert table.resets == [(1.0, 2), (6.0, 0)]
-    idle = fault_kernels.idle(np.array([0, 0, 0, 1]), np.array([1.5, 2.5, 5.9, 1.5]), table.idle, table.idle_first)
+    idle = np.empty(4, dtype=bool)
+    times = np.array([1.5, 2.5, 5.9, 1.5])
+    kernels.idle_activations(np.array([0, 0, 0, 1]), times, (table.idle, table.idle_first), idle)
     assert idle.tolist() == [True, False, True, False]
 
 

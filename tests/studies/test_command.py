@@ -95,7 +95,7 @@ def test_the_summary_counts_the_answers():
 
 def test_what_is_missing_is_said_before_the_work(drawn, tmp_path, monkeypatch):
     runs = counted(monkeypatch, "run_job")
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "barymesh_a2dwb.report", None)
     done = call("gaussian", "--quick", "-o", tmp_path)
     assert done.exit_code == 3
     assert "pip install 'barymesh[report]'" in done.stderr

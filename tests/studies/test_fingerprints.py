@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,27 @@ def test_every_layer_that_computes_counts(copy, layer):
     names = [name for name in found if name.startswith(f"barymesh.{layer}.")]
     assert names
     assert changed(found[names[0]])
+
+
+def test_the_sources_of_the_kernels_count(copy):
+    core = copy["barymesh"] / "core"
+    assert changed(core / "module.cpp")
+    assert changed(core / "simd.h")
+
+
+def test_without_their_sources_the_compiled_kernels_count(tmp_path):
+    """As in an installation from a wheel."""
+    package = tmp_path / "made"
+    package.mkdir()
+    (package / "entry.py").write_text("from made import loops\nfrom made.loops import add\n")
+    (package / "loops.pyi").write_text("def add() -> None: ...\n")
+    extension = package / f"loops{EXTENSION_SUFFIXES[0]}"
+    extension.write_bytes(b"\x7fELF")
+    found = source_files("made.entry", {"made": package})
+    assert set(found.values()) == {package / "entry.py", extension}
+    before = digest_of(found)
+    extension.write_bytes(b"\x7fELG")
+    assert digest_of(found) != before
 
 
 def test_the_module_of_the_runs_and_the_problem_count(copy):

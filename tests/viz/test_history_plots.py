@@ -9,7 +9,8 @@ import pytest
 from PIL import Image as Pillow
 
 import barymesh as bm
-from barymesh.viz.comparison import PALETTE, plot_runs
+from barymesh.viz.comparison import plot_runs
+from barymesh.viz.theme import PALETTE
 
 TIMES = np.arange(6.0)
 WITH_REFERENCE = [

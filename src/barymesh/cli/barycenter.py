@@ -66,9 +66,8 @@ def compute(config: Config, as_json: bool, quiet: bool) -> int:
     start = Result.load(folder / RESULT) if config.command.resume else None
     measures = config.command.measures()
     until = config.options.get("max_iter", Options.fields()["max_iter"].default)
-    with LiveFile(folder, "sinkhorn", until) as live:
-        with collecting_warnings() as messages:
-            result = barycenter(measures, **config.options, start=start, callback=live, progress=not (quiet or as_json))
+    with LiveFile(folder, "sinkhorn", until) as live, collecting_warnings() as messages:
+        result = barycenter(measures, **config.options, start=start, callback=live, progress=not (quiet or as_json))
         files = write_outputs(result, folder)
     if as_json:
         print_json(result.summary(), files, messages)

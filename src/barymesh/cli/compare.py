@@ -83,6 +83,10 @@ class Outcome:
             return INTERRUPTED
         return NOT_CONVERGED if self.failures else 0
 
+    def warn(self, messages: list[str]) -> None:
+        """Keep the messages; one that comes with several methods, once."""
+        self.messages += [message for message in messages if message not in self.messages]
+
 
 def _compare(config: Config, methods: list[str], as_json: bool, quiet: bool) -> int:
     """Read the measures, simulate method by method, write the results. Returns the exit code."""
@@ -98,7 +102,9 @@ def _compare(config: Config, methods: list[str], as_json: bool, quiet: bool) -> 
         "failures": {method: error_as_json(failure) for method, failure in outcome.failures.items()},
         "warnings": outcome.messages,
     }
-    files = write_comparison(outcome.results, summary, folder)
+    with collecting_warnings() as messages:
+        files = write_comparison(outcome.results, summary, folder)
+    outcome.warn(messages)
     if as_json:
         print_json(summary, files, outcome.messages)
     else:
@@ -134,8 +140,8 @@ def _run_methods(config: Config, methods: list[str], progress: bool) -> Outcome:
             try:
                 with collecting_warnings() as messages:
                     result = run_on_network(problem, network, RunOptions(**{**common, **own}))
-                outcome.messages += messages
-                write_outputs(result, folder / method, animation=animation)
+                    write_outputs(result, folder / method, animation=animation)
+                outcome.warn(messages)
                 outcome.results[method] = result
                 outcome.interrupted = result.status is Status.INTERRUPTED
             except BarymeshError as error:

@@ -143,14 +143,15 @@ def read_steps(name: str, value: Any) -> dict[str, float]:
 
 def read_animation(name: str, value: Any) -> str | None:
     """A kind of animation that can be written on this machine; true for the first, false for none."""
-    if isinstance(value, bool):
-        return ANIMATIONS[0] if value else None
-    if not isinstance(value, str) or value not in ANIMATIONS:
+    if value is False:
+        return None
+    kind = ANIMATIONS[0] if value is True else value
+    if not isinstance(kind, str) or kind not in ANIMATIONS:
         raise OptionError(f"{name} is {value!r}; give true, false, or one of {', '.join(ANIMATIONS)}.")
     from barymesh.viz.animation import check_kind
 
-    check_kind(Path(f"{name}.{value}"))
-    return value
+    check_kind(Path(f"{name}.{kind}"))
+    return kind
 
 
 @dataclass(frozen=True, kw_only=True)

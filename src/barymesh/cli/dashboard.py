@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ import typer
 
 from barymesh.cli.exit_codes import INTERRUPTED, finish
 from barymesh.errors import OptionError
+from barymesh.extras import needs
 
 if TYPE_CHECKING:
     from barymesh.dashboard.scene import Source
@@ -67,8 +67,8 @@ def dashboard(
     def work() -> int:
         import asyncio
 
-        require_bokeh()
-        from barymesh.dashboard.server import AccessPolicy, serve
+        with needs("dashboard"):
+            from barymesh.dashboard.server import AccessPolicy, serve
 
         source, policy = source_of(what or ["out"]), AccessPolicy.checked(host, port, token)
 
@@ -106,12 +106,6 @@ def source_of(what: Sequence[str]) -> Source:
     return FolderSource(path.parent if path.is_file() else path)
 
 
-def require_bokeh() -> None:
-    """An error that names the missing package, before anything is started."""
-    if importlib.util.find_spec("bokeh") is None:
-        raise OptionError("The dashboard needs Bokeh: pip install 'barymesh[dashboard]'.")
-
-
 def with_dashboard(wanted: bool, what: Path, work: Callable[[], int]) -> int:
     """Do the work, with a dashboard of ``what`` beside it if one is wanted. Returns what the work does.
 
@@ -120,7 +114,9 @@ def with_dashboard(wanted: bool, what: Path, work: Callable[[], int]) -> int:
     """
     if not wanted:
         return work()
-    require_bokeh()
+    # an error before anything is started
+    with needs("dashboard"):
+        import bokeh  # noqa: F401
     command = [sys.executable, "-m", "barymesh", "dashboard", str(what), "--attached"]
     # a session of its own: the first Ctrl-C is meant for the work
     beside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)

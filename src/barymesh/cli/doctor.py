@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,25 +21,15 @@ import typer
 
 from barymesh import __version__
 from barymesh.cli.exit_codes import BAD_INPUT
+from barymesh.extras import EXTRAS
 from barymesh.resources import cgroups
-from barymesh.resources.cores import ONE_THREAD, available_cores
+from barymesh.resources.cores import ONE_THREAD, VARIABLE, available_cores
 from barymesh.resources.memory import GIB, available_bytes
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-# what an optional part is for, by the name of its extra
-EXTRAS = {
-    "report": "pages of 'barymesh paper'",
-    "dashboard": "watching runs in a browser",
-    "sklearn": "the scikit-learn estimator",
-    "parquet": "reading and writing Parquet",
-    "mnist": "handwritten digits",
-    "ray": "engine='ray'",
-    "privacy": "differential privacy",
-    "tensorboard": "logging for TensorBoard",
-    "mlflow": "logging to MLflow",
-}
+DISTRIBUTION = "barymesh"
 # below these, work of ordinary size is refused or fails
 LITTLE_MEMORY, LITTLE_DISK = GIB, GIB // 4
 # how close the trial's barycenter must be certified to be; its tolerance is about a hundredth of that
@@ -80,8 +70,8 @@ def doctor(
 ) -> None:
     """Check this installation: versions, compiled kernels, cores, memory, optional parts; and say what to do.
 
-    A small barycenter is computed and its certificate verified. If the kernels have never been compiled on this
-    machine, that takes up to half a minute. The exit code is 0 if everything that is needed works, else 3.
+    A small barycenter is computed and its certificate verified. The exit code is 0 if everything that is needed works,
+    else 3.
 
     Examples:
 
@@ -151,45 +141,36 @@ def _packages() -> Iterator[Finding]:
 
 
 def _kernels() -> Iterator[Finding]:
-    """Compile or load the kernels, and compute a barycenter whose mean is known."""
-    elsewhere = "Set NUMBA_CACHE_DIR to a folder that can be written, for instance ~/.cache/barymesh"
-    began = time.perf_counter()
-    try:
-        import barymesh as bm
-        from barymesh.core import anderson as anderson_kernels
+    """The instruction set of the kernels, and a barycenter whose mean is known."""
+    import barymesh as bm
+    from barymesh.core import kernels
 
-        result = bm.barycenter(
-            [bm.Gaussian(-1, 0.5), bm.Gaussian(1, 0.5)], bm.Support.regular(40, -3, 3), reg=0.1, progress=False
-        )
-    except RuntimeError as error:
-        # what numba raises if it can keep compiled code nowhere
-        yield Finding("compiled kernels", Severity.BROKEN, str(error), elsewhere)
-        return
+    yield Finding("compiled kernels", Severity.FINE, f"for {kernels.INSTRUCTION_SET}, {kernels.__file__}")
+    began = time.perf_counter()
+    result = bm.barycenter(
+        [bm.Gaussian(-1, 0.5), bm.Gaussian(1, 0.5)], bm.Support.regular(40, -3, 3), reg=0.1, progress=False
+    )
     took = time.perf_counter() - began
-    stats = anderson_kernels.advance.stats
-    from_cache = sum(stats.cache_hits.values()) > 0
-    how = "loaded from" if from_cache else "compiled, and kept in"
-    yield Finding("compiled kernels", Severity.FINE, f"{how} {stats.cache_path}")
     mean = float(result.weights @ result.support.points[:, 0])
     right = result.success and result.gap + 1e-12 >= 0 and result.gap < TRIAL_GAP and abs(mean) < 1e-3
     yield Finding(
         "a barycenter",
         Severity.FINE if right else Severity.BROKEN,
         f"mean {mean:.0e} (it is 0), certified gap {result.gap:.0e}, {took:.1f} s",
-        "" if right else "Delete the compiled kernels (*.nbi and *.nbc in the folder above), and try again",
+        "" if right else "Install again: pip install --force-reinstall --no-deps barymesh",
     )
 
 
 def _threads() -> Iterator[Finding]:
-    import numba
+    from barymesh.core import kernels
 
-    cores, threads, quota = available_cores(), numba.get_num_threads(), cgroups.core_quota()
+    cores, threads, quota = available_cores(), kernels.threads(), cgroups.core_quota()
     settings = [f"{name}={os.environ[name]}" for name in ONE_THREAD if name in os.environ]
     found = f"{cores} cores, {threads} threads" + (f" ({', '.join(settings)})" if settings else "")
     if quota is not None:
         found += f", limit of this container {quota:.3g} cores"
     if threads > cores:
-        remedy = f"Set NUMBA_NUM_THREADS={cores}: more threads than cores wait for one another"
+        remedy = f"Set {VARIABLE}={cores}: more threads than cores wait for one another"
         yield Finding("cores", Severity.CARE, found, remedy)
     else:
         yield Finding("cores", Severity.FINE, found)
@@ -206,8 +187,11 @@ def _blas() -> Iterator[Finding]:
 
 
 def _sockets() -> Iterator[Finding]:
-    import zmq
-
+    try:
+        import zmq
+    except ImportError:
+        # part of the extra "peers", which is looked at with the others
+        return
     found = f"libzmq {zmq.zmq_version()}"
     missing = [name for name in ("curve", "ipc") if not zmq.has(name)]
     if missing == ["ipc"] and os.name == "nt":
@@ -247,11 +231,7 @@ def _room() -> Iterator[Finding]:
 def _optional() -> Iterator[Finding]:
     needed = list(_requirements())
     for extra, purpose in EXTRAS.items():
-        own = [
-            one
-            for one in needed
-            if one.marker and one.marker.evaluate({"extra": extra}) and not one.marker.evaluate({"extra": ""})
-        ]
+        own = list(_brought_by(extra, needed))
         part, install = f"[{extra}]", f"pip install 'barymesh[{extra}]'"
         if not own:
             remedy = "Reinstall barymesh: its metadata are older than its source"
@@ -279,6 +259,17 @@ def _optional() -> Iterator[Finding]:
         yield Finding("ffmpeg", Severity.ABSENT, "animations in .mp4", remedy)
 
 
+def _brought_by(extra: str, needed: Sequence[Requirement]) -> Iterator[Requirement]:
+    """What an extra adds to the core, also by way of other extras."""
+    for one in needed:
+        if one.marker and one.marker.evaluate({"extra": extra}) and not one.marker.evaluate({"extra": ""}):
+            if one.name == DISTRIBUTION:
+                for other in sorted(one.extras):
+                    yield from _brought_by(other, needed)
+            else:
+                yield one
+
+
 def _compared(part: str, found: str, needed: str, more: str, remedy: str) -> Finding:
     from packaging.specifiers import SpecifierSet
 
@@ -294,7 +285,7 @@ def _enough(part: str, left: float, little: float, found: str, remedy: str) -> F
 
 def _installed() -> Distribution | None:
     try:
-        return distribution("barymesh")
+        return distribution(DISTRIBUTION)
     except PackageNotFoundError:
         return None
 

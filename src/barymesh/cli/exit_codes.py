@@ -21,7 +21,7 @@ USAGE, BAD_INPUT, NOT_CONVERGED, OUT_OF_TIME, INTERRUPTED = 2, 3, 4, 5, 130
 MEANINGS = {
     0: "converged ('barymesh compare': no method failed)",
     USAGE: "wrong usage",
-    BAD_INPUT: "bad input, nothing was computed",
+    BAD_INPUT: "bad input or a missing package, nothing was computed",
     NOT_CONVERGED: "stopped at max_iter, or one of several methods failed",
     OUT_OF_TIME: "out of time before reaching the tolerance, as methods that never stop by themselves always are",
     INTERRUPTED: "interrupted",

@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from barymesh.errors import AccuracyWarning, DriftWarning
+from barymesh.errors import AccuracyWarning, DriftWarning, OutputWarning
 
-OWN_WARNINGS = (AccuracyWarning, DriftWarning)
+OWN_WARNINGS = (AccuracyWarning, DriftWarning, OutputWarning)
 
 
 @contextmanager

@@ -105,9 +105,8 @@ def _simulate(config: Config, path: Path, as_json: bool, quiet: bool) -> int:
         options = {**options, "checkpoint": folder / CHECKPOINT}
     measures = config.command.measures()
     method, duration = (options.get(name, Options.fields()[name].default) for name in ("method", "duration"))
-    with LiveFile(folder, method, duration) as live:
-        with collecting_warnings() as messages:
-            result = barycenter(measures, **options, callback=live, progress=not (quiet or as_json))
+    with LiveFile(folder, method, duration) as live, collecting_warnings() as messages:
+        result = barycenter(measures, **options, callback=live, progress=not (quiet or as_json))
         files = write_outputs(result, folder, animation=animation)
     if simulated:
         files["run"] = str(folder / CHECKPOINT)

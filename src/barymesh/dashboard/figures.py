@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
-from bokeh.palettes import Magma256
 
 from barymesh.dashboard.scene import Barycenter, Columns, Floats, NodeTable, Scene
+from barymesh.extras import needs
 from barymesh.record import NodeState
 from barymesh.subsample import evenly
 from barymesh.viz.bokeh_network import edge_columns, network_figure, node_columns
@@ -26,9 +25,11 @@ from barymesh.viz.bokeh_plots import (
     estimates_figure,
     image_figure,
 )
-from barymesh.viz.comparison import PALETTE
-from barymesh.viz.plots import curve_scale
-from barymesh.viz.theme import NOTHING, Panel, log_values, shown_number
+from barymesh.viz.theme import NOTHING, PALETTE, Panel, curve_scale, log_values, shown_number
+
+with needs("dashboard"):
+    from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
+    from bokeh.palettes import Magma256
 
 MARKERS: dict[str, str] = {
     NodeState.STARTING: "hex",

@@ -7,19 +7,22 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, CustomJS
-from bokeh.models.ui import Pane
-from jinja2 import Environment
 
 from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
 from barymesh.dashboard.scene import Barycenter, NodeTable, Scene
 from barymesh.dashboard.template import SCRIPT, STYLE, TEMPLATE
+from barymesh.extras import needs
 from barymesh.record import NodeState
 from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
 from barymesh.viz.bokeh_plots import PAINT
 from barymesh.viz.page import EARLY
 from barymesh.viz.page import STYLE as PLAIN_STYLE
 from barymesh.viz.theme import shown_number
+
+with needs("dashboard"):
+    from bokeh.models import ColumnDataSource, CustomJS
+    from bokeh.models.ui import Pane
+    from jinja2 import Environment
 
 if TYPE_CHECKING:
     from bokeh.document import Document

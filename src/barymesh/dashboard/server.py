@@ -19,18 +19,20 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from bokeh.resources import Resources
-from bokeh.server.server import BaseServer
-from bokeh.server.tornado import BokehTornado
-from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPServerRequest
-from tornado.ioloop import IOLoop
-from tornado.web import RequestHandler
-
 from barymesh.dashboard.page import make_page
 from barymesh.dashboard.poller import ScenePoller
 from barymesh.dashboard.scene import Source
 from barymesh.errors import OptionError
+from barymesh.extras import needs
+
+with needs("dashboard"):
+    from bokeh.resources import Resources
+    from bokeh.server.server import BaseServer
+    from bokeh.server.tornado import BokehTornado
+    from tornado.httpserver import HTTPServer
+    from tornado.httputil import HTTPServerRequest
+    from tornado.ioloop import IOLoop
+    from tornado.web import RequestHandler
 
 # the host names of a page that is served to this machine only
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")

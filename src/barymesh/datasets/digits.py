@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import Floats, whole_number
-from barymesh.errors import FileError, MeasureError, OptionError
+from barymesh.errors import MeasureError, OptionError
+from barymesh.extras import needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +91,9 @@ def small_digits(digit: int, count: int) -> Digits:
     (5, 8, 8)
     """
     check_request(digit, count)
-    try:
+    with needs("mnist"):
         from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise FileError(
-            f"The 8x8 digits need scikit-learn ({error}). Install it with: pip install 'barymesh[mnist]'."
-        ) from error
+
     stored = load_digits()
     return Collection(
         stored.images,

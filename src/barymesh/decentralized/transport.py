@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core.inbox import LANES
+from barymesh.core.kernels import MESSAGE_COLUMNS
 from barymesh.decentralized.algorithm import Batch, Floats
 from barymesh.decentralized.inbox import NO_MESSAGE, Inbox, ListedInbox
 from barymesh.network.topology import Network
@@ -58,4 +58,4 @@ class MemoryTransport(Transport):
 
 def padded(width: int) -> int:
     """Columns of a table of messages: the sums over messages take whole vectors of numbers."""
-    return -(-width // LANES) * LANES
+    return -(-width // MESSAGE_COLUMNS) * MESSAGE_COLUMNS

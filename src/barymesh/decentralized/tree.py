@@ -6,7 +6,7 @@ towards (``Method.local``, ``Method.advance``). A message holds the present stat
 an older, and loss, delay, duplicates and reordering only make it late.
 
 **The tree** is found and mended by the nodes themselves, from the headers of their neighbours' messages; see ``attach``
-in core/tree.py. Every change that could make parents form a ring (a node leaves, joins, loses its memory or is silent)
+in core/tree.cpp. Every change that could make parents form a ring (a node leaves, joins, loses its memory or is silent)
 begins a new epoch, in which all nodes choose their parents anew.
 
 **Stopping.** Reports also carry the largest error of a node, the oldest target that any of it refers to, and a check of
@@ -24,7 +24,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import tree as kernels
+from barymesh.core import kernels, tree
 from barymesh.decentralized.algorithm import LARGEST, Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
 from barymesh.measures import Atoms
@@ -95,8 +95,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def __init__(self, method: Method[S], nodes: Nodes, tol: float = 0.0) -> None:
         require_unweighted(nodes.network, method.name)
         self.name, self.method, self.nodes = method.name, method, nodes
-        self.width = kernels.HEADER + method.up + method.down
-        self.private = slice(kernels.HEADER, kernels.HEADER + method.up)
+        self.width = tree.HEADER + method.up + method.down
+        self.private = slice(tree.HEADER, tree.HEADER + method.up)
         # with samples that grow there is always more to learn
         self.tol = tol if method.final else 0.0
         self.keys = nodes.ids - DEGREE_STEP * nodes.degrees
@@ -119,21 +119,21 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             moved=filled(np.inf), loop=filled(0), left=filled(UNKNOWN_ERROR), rate=filled(1),
         )  # fmt: skip
 
-    def _tree(self, state: TreeState[S]) -> kernels.Tree:
-        fields: Any = (getattr(state, name) for name in kernels.Tree._fields[2:])
-        return kernels.Tree(self.nodes.ids, self.keys, *fields)
+    def _tree(self, state: TreeState[S]) -> tree.Tree:
+        fields: Any = (getattr(state, name) for name in tree.Tree._fields[2:])
+        return tree.Tree(self.nodes.ids, self.keys, *fields)
 
     def first_messages(self, state: TreeState[S]) -> Floats:
         count = self.nodes.count
-        headers, sums = np.zeros((count, kernels.HEADER)), np.zeros((count, self.method.up))
-        headers[:, kernels.OLDEST] = kernels.FAR
+        headers, sums = np.zeros((count, tree.HEADER)), np.zeros((count, self.method.up))
+        headers[:, tree.OLDEST] = kernels.FAR
         beats = np.full(count, -1, dtype=np.int64)
         return self._messages(state, np.arange(count), beats, headers, sums, self.method.first(state.own))
 
     def activate(self, state: TreeState[S], batch: Batch, inbox: Inbox) -> Floats:
         rows = batch.rows
-        headers, sums = np.empty((rows.size, kernels.HEADER)), np.empty((rows.size, self.method.up))
-        kernels.update_nodes(
+        headers, sums = np.empty((rows.size, tree.HEADER)), np.empty((rows.size, self.method.up))
+        kernels.update_tree(
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
             headers, sums,
         )  # fmt: skip
@@ -153,62 +153,58 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     ) -> Floats:  # fmt: skip
         """``(b, width)``: the children's reports with the node's own added, and the last target."""
         ids = self.nodes.ids[rows]
-        alone = (state.parent[rows] == ids) & (headers[:, kernels.WEIGHT] == 0)
+        alone = (state.parent[rows] == ids) & (headers[:, tree.WEIGHT] == 0)
         counted = np.where((state.newcomer[rows] > 0) & ~alone, 0.0, self.nodes.weights[rows])
         messages = np.empty((rows.size, self.width))
-        header = messages[:, : kernels.HEADER]
+        header = messages[:, : tree.HEADER]
         header[:] = headers
         for field, values in (
-            (kernels.SENDER, ids), (kernels.EPOCH, state.epoch[rows]), (kernels.AWAY, state.away[rows]),
-            (kernels.ROOT, state.root[rows]), (kernels.DISTANCE, state.distance[rows]),
-            (kernels.PARENT, state.parent[rows]), (kernels.BEAT, beats), (kernels.STAMP, state.stamp[rows]),
-            (kernels.WHOLE, state.whole[rows]), (kernels.RESIDUAL, state.residual[rows]),
-            (kernels.DONE, state.done[rows]),
+            (tree.SENDER, ids), (tree.EPOCH, state.epoch[rows]), (tree.AWAY, state.away[rows]),
+            (tree.ROOT, state.root[rows]), (tree.DISTANCE, state.distance[rows]),
+            (tree.PARENT, state.parent[rows]), (tree.BEAT, beats), (tree.STAMP, state.stamp[rows]),
+            (tree.WHOLE, state.whole[rows]), (tree.RESIDUAL, state.residual[rows]),
+            (tree.DONE, state.done[rows]),
         ):  # fmt: skip
             header[:, field] = values
-        header[:, kernels.WEIGHT] += counted
-        header[:, kernels.ERROR] = np.maximum(header[:, kernels.ERROR], contribution.errors)
-        header[:, kernels.OLDEST] = np.minimum(header[:, kernels.OLDEST], state.stamp[rows])
-        start = 0
-        for part in contribution.parts:
-            kernels.add_own(start, counted, sums, part, messages)
-            start += part.shape[1]
-        kernels.add_target(rows, self.private.stop, state.target, messages)
+        header[:, tree.WEIGHT] += counted
+        header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], contribution.errors)
+        header[:, tree.OLDEST] = np.minimum(header[:, tree.OLDEST], state.stamp[rows])
+        kernels.write_sums_and_targets(rows, counted, sums, contribution.parts, state.target, messages)
         return messages
 
     def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
-        parent, sender = messages[:, kernels.PARENT], messages[:, kernels.SENDER]
+        parent, sender = messages[:, tree.PARENT], messages[:, tree.SENDER]
         return np.where(parent == sender, -1, parent).astype(np.int64)
 
     def bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().bounds()
         most, nodes = 2.0**53, float(self.nodes.size)
         for field, least, largest in (
-            (kernels.SENDER, 0.0, nodes - 1), (kernels.EPOCH, 0.0, most), (kernels.AWAY, 0.0, 1.0),
-            (kernels.ROOT, -most, most), (kernels.DISTANCE, 0.0, nodes), (kernels.PARENT, 0.0, nodes - 1),
-            (kernels.BEAT, -1.0, most), (kernels.STAMP, -1.0, most), (kernels.WHOLE, 0.0, 1.0),
-            (kernels.RESIDUAL, 0.0, UNKNOWN_ERROR), (kernels.DONE, 0.0, most),
-            (kernels.ERROR, 0.0, UNKNOWN_ERROR + 1e-9), (kernels.OLDEST, -1.0, kernels.FAR),
-            (kernels.COVERED, 0.0, 1.0), (kernels.CHECK, -most, most * nodes), (kernels.CHILDREN, 0.0, nodes),
-            (kernels.WEIGHT, 0.0, LARGEST),
+            (tree.SENDER, 0.0, nodes - 1), (tree.EPOCH, 0.0, most), (tree.AWAY, 0.0, 1.0),
+            (tree.ROOT, -most, most), (tree.DISTANCE, 0.0, nodes), (tree.PARENT, 0.0, nodes - 1),
+            (tree.BEAT, -1.0, most), (tree.STAMP, -1.0, most), (tree.WHOLE, 0.0, 1.0),
+            (tree.RESIDUAL, 0.0, UNKNOWN_ERROR), (tree.DONE, 0.0, most),
+            (tree.ERROR, 0.0, UNKNOWN_ERROR + 1e-9), (tree.OLDEST, -1.0, kernels.FAR),
+            (tree.COVERED, 0.0, 1.0), (tree.CHECK, -most, most * nodes), (tree.CHILDREN, 0.0, nodes),
+            (tree.WEIGHT, 0.0, LARGEST),
         ):  # fmt: skip
             lower[field], upper[field] = least, largest
         return lower, upper
 
     def _answer(self, state: TreeState[S], row: int, beat: int, message: Floats) -> None:
         """The root's part: a new target from the sums over the tree, into the state and the message."""
-        header = message[: kernels.HEADER]
-        covered = header[kernels.COVERED] > 0
+        header = message[: tree.HEADER]
+        covered = header[tree.COVERED] > 0
         incomplete = not covered and (state.settled[row] or state.newcomer[row])
         if state.away[row] or state.done[row] or incomplete:
             # the tree covers some nodes only: the old target is better than one from these
             return
-        complete = bool(header[kernels.OLDEST] >= state.checkpoint[row])
-        average = message[self.private] / header[kernels.WEIGHT]
+        complete = bool(header[tree.OLDEST] >= state.checkpoint[row])
+        average = message[self.private] / header[tree.WEIGHT]
         answer = self.method.root(state.own, row, average, state.target[row], float(state.loop[row]), complete)
         if complete:
-            left = state.moved[row] + header[kernels.ERROR] + answer.remaining
-            known = header[kernels.CHECK] == 0 and state.whole[row] > 0
+            left = state.moved[row] + header[tree.ERROR] + answer.remaining
+            known = header[tree.CHECK] == 0 and state.whole[row] > 0
             state.residual[row] = self._remaining(state, row, float(left)) if known else UNKNOWN_ERROR
             # nodes that have stopped do not follow this move any more
             if self.tol > 0 and state.residual[row] + answer.moved <= self.tol:
@@ -217,7 +213,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             state.checkpoint[row], state.moved[row] = beat, 0.0
         state.moved[row] += answer.moved
         state.target[row], state.stamp[row], state.whole[row] = answer.target, beat, float(covered)
-        header[[kernels.STAMP, kernels.WHOLE, kernels.RESIDUAL, kernels.DONE]] = (
+        header[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE]] = (
             beat, state.whole[row], state.residual[row], state.done[row],
         )  # fmt: skip
         message[self.private.stop :] = answer.target

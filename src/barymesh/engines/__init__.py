@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barymesh.extras import needs
+
 if TYPE_CHECKING:
     from barymesh.network.topology import Network
     from barymesh.options import RunOptions
@@ -19,7 +21,8 @@ def run_on_network(problem: Problem, network: Network, options: RunOptions) -> R
 
             return run_processes(problem, network, options)
         case "ray":
-            from barymesh.engines.ray import run_ray
+            with needs("ray"):
+                from barymesh.engines.ray import run_ray
 
             return run_ray(problem, network, options)
         case _:

@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import delivery as kernels
-from barymesh.core import faults as fault_kernels
-from barymesh.core import inbox as inbox_kernels
+from barymesh.core import kernels
 from barymesh.core.aligned import aligned
-from barymesh.core.times import TICKS, whole_ticks
+from barymesh.core.times import whole_ticks
 from barymesh.decentralized.algorithm import Batch
 from barymesh.decentralized.inbox import NO_MESSAGE, Inbox, ListedInbox
 from barymesh.decentralized.transport import Transport, padded
@@ -60,22 +57,17 @@ class Delivery(Transport):
     def __init__(self, network: Network, width: int, delays: Delay, faults: FaultTable, seed: int) -> None:
         self.network, self.width, self.faults = network, width, faults
         edges, size = network.neighbours.size, network.size
-        # parts of the work, for the threads
-        self.shares = 2 * numba.get_num_threads()
         self.columns = padded(width)
+        streams = np.empty(edges, dtype=np.uint64)
+        receiver = np.repeat(np.arange(size), np.diff(network.offsets))
+        kernels.edge_streams(seed % 2**64, network.neighbours, receiver, streams)
         self.offsets = network.offsets
-        self.neighbours = network.neighbours.astype(np.uint32)
+        self.edges = (network.offsets, network.neighbours.astype(np.uint32), streams)
         table = delays.table(network)
         self.shortest, self.longest = table.shortest, table.longest
         self.delay = (table.law, table.offset, table.trace)
         self.fast = table.simple and not (faults.touches_messages or faults.resets)
-        count, low, step = table.law[1:4] if self.fast else (1, 0, 0)
-        self.spacing = np.int32(low * TICKS), np.int32(step * TICKS), np.uint32(count)
         self.fault_arrays = (faults.rates, faults.crashed, faults.crashed_first, faults.cut, faults.cut_first)
-        self.streams: NDArray[np.uint64] = np.empty(edges, dtype=np.uint64)
-        receiver = np.repeat(np.arange(size), np.diff(network.offsets))
-        fault_kernels.edge_streams(np.uint64(seed % 2**64), network.neighbours, receiver, self.streams)
-        self.edge_keys = (self.streams >> np.uint64(32)).astype(np.uint32)
         self.held_number: NDArray[np.int32] = np.full(edges, -1, dtype=np.int32)
         self.held_slot: NDArray[np.int32] = np.zeros(edges, dtype=np.int32)
         self.since = np.zeros(size)
@@ -92,23 +84,32 @@ class Delivery(Transport):
         size = self.network.size
         self.ring_time: Floats = np.zeros((size, length))
         self.ring_slot: NDArray[np.int32] = np.zeros((size, length), dtype=np.int32)
-        self.index_of: NDArray[np.int32] = np.zeros((size, length), dtype=np.int32)
+
+    @property
+    def rings(self) -> tuple[Floats, NDArray[np.int32]]:
+        return self.ring_time, self.ring_slot
+
+    @property
+    def held(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        return self.held_number, self.held_slot
 
     def deliver_first(self, messages: Floats) -> None:
         """Deliver the first messages ``(m, width)`` of all nodes to their neighbours, before time 0."""
         rows = self._allocate(self.network.size, 0.0)
-        inbox_kernels.store_messages(rows, messages, self.pool)
+        kernels.store_messages(rows, messages, self.pool)
         self.held_slot[:] = rows[self.network.neighbours]
 
     def find_received(self, nodes: Indices, times: Floats, now: float) -> ReceivedSlab:
         """What these activations have received. They are in the order of time, and later than all earlier ones, which
         have been executed up to time ``now``."""
-        count = nodes.size
-        order, group, number, starts, newest, most = kernels.sort_by_node(nodes, self.acted, self.offsets)
+        count, size = nodes.size, self.network.size
+        order, number, starts = np.empty(count, np.intp), np.empty(count, np.intp), np.empty(count + 1, np.intp)
+        group, newest = np.empty(size + 1, np.intp), np.empty(size, np.intp)
+        most = kernels.sort_by_node(nodes, self.acted, self.offsets, order, group, starts, number, newest)
         if self.sent_since_collection + most > self.ring_time.shape[1] // 2:
             self._collect(now, most)
         own = self._allocate(count, now)
-        kernels.record_sent(nodes, number, times, own, self.ring_time, self.ring_slot)
+        kernels.record_sent(nodes, number, times, own, self.rings)
         reach = self.sent_since_collection + most
         independent = count == 0 or times[0] + self.shortest > times[-1]
         # if every node acts at most once, it receives what it holds from now on: no need for a copy
@@ -117,21 +118,20 @@ class Delivery(Transport):
         if self.buffer.shape[1] < total:
             self.buffer = np.empty((2, total), dtype=np.int32)
         numbers, slots = self.buffer[:, :total]
+        slab = (nodes, times, order, group, starts)
         if self.fast:
-            self._find_newest_fast(reach, order, group, nodes, times, starts, newest, numbers, slots)
+            kernels.find_newest_fast(
+                slab, self.edges, newest, reach, self.rings, self.held, self.delay[0], (numbers, slots)
+            )
         else:
             kernels.find_newest(
-                self.shares, order, group, nodes, times, starts, self.offsets, self.neighbours, self.streams, newest,
-                reach, self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay,
-                self.shortest, *self.fault_arrays, numbers, slots,
+                slab, self.edges, newest, reach, self.rings, self.held, self.since, self.delay, self.shortest,
+                self.fault_arrays, (numbers, slots),
             )  # fmt: skip
         level = np.zeros(count, dtype=np.intp)
         levels = 1 if count else 0
         if not independent:
-            self.index_of[nodes, number & (self.ring_time.shape[1] - 1)] = np.arange(count)
-            levels = kernels.execution_levels(
-                nodes, starts, self.offsets, self.neighbours, self.acted, self.index_of, numbers, level
-            )
+            levels = kernels.execution_levels(slab, self.edges, self.acted, numbers, level)
         elif most > 1:
             level[:] = number - self.acted[nodes]
             levels = most
@@ -144,53 +144,37 @@ class Delivery(Transport):
             self.slab = ReceivedSlab(number, starts[:-1], starts[1:], slots, own, order, level, levels)
         return self.slab
 
-    def _find_newest_fast(
-        self, reach: int, order: Indices, group: Indices, nodes: Indices, times: Floats, starts: Indices,
-        newest: Indices, numbers: NDArray[np.int32], slots: NDArray[np.int32],
-    ) -> None:  # fmt: skip
-        base = float(times[0]) if times.size else 0.0
-        ages = kernels.ages_to_check(newest, reach, self.ring_time, base - self.longest)
-        shape = (self.network.size, -(-ages // 8) * 8)
-        sent, keys = aligned(shape, np.int32), aligned(shape, np.uint32)
-        kernels.recent_messages(newest, self.ring_time, base, sent, keys)
-        kernels.find_newest_fast(
-            self.shares, order, group, nodes, times, starts, self.offsets, self.neighbours, self.edge_keys, newest,
-            base, sent, keys,
-            *self.spacing, self.held_number, self.held_slot, self.ring_slot, numbers, slots,
-        )  # fmt: skip
-
     def receive(self, batch: Batch) -> Inbox:
         """What the activations ``batch.places`` of the last slab have received."""
         slab, places = self.slab, batch.places
         assert slab is not None
-        return ListedInbox(self.pool, self.width, slab.slots, slab.first[places], slab.last[places], self.shares)
+        return ListedInbox(self.pool, self.width, slab.slots, slab.first[places], slab.last[places])
 
     def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
         """Store the messages. The private columns stay in: algorithms do not read those of other nodes, and so all
         receivers share one copy of a message."""
         assert self.slab is not None
-        inbox_kernels.store_messages(self.slab.own[batch.places], messages, self.pool)
+        kernels.store_messages(self.slab.own[batch.places], messages, self.pool)
 
     def round(self, number: int, start: float) -> tuple[float, int]:
         """All nodes send their message ``number`` to all neighbours, at time ``start`` or as soon as they can: the time
         at which the last one has arrived, and how many were sent."""
-        end, sent = fault_kernels.round_end(
-            number, start, self.offsets, self.neighbours, self.streams, *self.delay, *self.fault_arrays,
-            self.faults.idle, self.faults.idle_first,
-        )  # fmt: skip
-        return float(end), int(sent)
+        ends, sent = np.empty(self.network.size), np.empty(self.network.size, dtype=np.intp)
+        idle = (self.faults.idle, self.faults.idle_first)
+        kernels.round_ends(number, start, self.edges, self.delay, self.fault_arrays, idle, ends, sent)
+        return float(ends.max()), int(sent.sum())
 
     def exchange(self, messages: Floats) -> Floats:
         """The sums ``(m, width)`` of the neighbours' messages ``(m, width)``, all received."""
-        size = self.network.size
-        if self.neighbours.size == size * (size - 1):
+        size, neighbours = self.network.size, self.network.neighbours
+        if neighbours.size == size * (size - 1):
             # a complete graph
             return np.asarray(messages.sum(axis=0) - messages)
         if len(self.pool) <= size:
             self.pool = aligned((size + 1, self.columns), float)
-        inbox_kernels.store_messages(np.arange(1, size + 1), messages, self.pool)
-        slots = (self.neighbours + 1).astype(np.int32)
-        return ListedInbox(self.pool, self.width, slots, self.offsets[:-1], self.offsets[1:], self.shares).sum()[0]
+        kernels.store_messages(np.arange(1, size + 1, dtype=np.int32), messages, self.pool)
+        slots = (neighbours + 1).astype(np.int32)
+        return ListedInbox(self.pool, self.width, slots, self.offsets[:-1], self.offsets[1:]).sum()[0]
 
     def forget(self, node: int, time: float) -> None:
         """The node loses all that it has received; from now on it receives only newer messages."""
@@ -238,20 +222,18 @@ class Delivery(Transport):
         used = np.zeros(len(self.pool), dtype=bool)
         used[NO_MESSAGE] = True
         if self.fast:
-            all_nodes = np.arange(self.network.size)
+            nodes, group = np.arange(self.network.size), np.arange(self.network.size + 1)
+            slab = (nodes, np.full(nodes.size, whole_ticks(now)), nodes, group, self.offsets)
             nothing = np.empty(0, dtype=np.int32)
-            self._find_newest_fast(
-                self.sent_since_collection, all_nodes, np.arange(self.network.size + 1), all_nodes,
-                np.full(self.network.size, whole_ticks(now)), self.offsets, self.acted - 1, nothing, nothing,
+            kernels.find_newest_fast(
+                slab, self.edges, self.acted - 1, self.sent_since_collection, self.rings, self.held, self.delay[0],
+                (nothing, nothing),
             )  # fmt: skip
-            oldest = kernels.mark_used_fast(
-                self.neighbours, self.acted, self.held_number, self.held_slot, self.ring_slot, used
-            )
+            oldest = kernels.mark_used_fast(self.edges, self.acted, self.rings, self.held, used)
         else:
             oldest = kernels.mark_used(
-                now, self.offsets, self.neighbours, self.streams, self.acted, self.sent_since_collection,
-                self.ring_time, self.ring_slot, self.held_number, self.held_slot, self.since, *self.delay,
-                *self.fault_arrays, used,
+                now, self.edges, self.acted, self.sent_since_collection, self.rings, self.held, self.since, self.delay,
+                self.fault_arrays, used,
             )  # fmt: skip
         self.sent_since_collection = oldest
         length = self.ring_time.shape[1]
@@ -288,4 +270,3 @@ class Delivery(Transport):
         self.pool[:] = pool
         for name, value in stored.items():
             setattr(self, name, value.copy())
-        self.index_of = np.zeros(self.ring_slot.shape, dtype=np.int32)

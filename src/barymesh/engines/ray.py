@@ -26,6 +26,7 @@ from barymesh.engines.supervisor import MOST_STARTS, WorkerHandle, equal_shares,
 from barymesh.engines.worker import REPORT, Assignment, CertificateRequest, Worker
 from barymesh.errors import BarymeshError, NetworkError, OptionError
 from barymesh.exact.certificate import Certificate
+from barymesh.extras import needs
 from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
@@ -34,11 +35,9 @@ from barymesh.resources.cores import ONE_THREAD, available_cores
 from barymesh.result import Result
 from barymesh.transport.keys import KeyPair
 
-try:
+with needs("ray"):
     import ray
     from ray.exceptions import ActorDiedError, AuthenticationError, RayActorError, RayError, RayTaskError
-except ImportError as missing:
-    raise OptionError("engine='ray' needs Ray 2.60 or newer: pip install 'barymesh[ray]'.") from missing
 
 LOOPBACK = "127.0.0.1"
 # the least that Ray takes; messages do not go through it

@@ -141,14 +141,6 @@ class Runtime:
         if self.store is not None:
             self.store.close()
 
-    def warm_up(self) -> None:
-        """Compile what is not compiled yet, which may take half a minute, before others depend on this process."""
-        algorithm, batch = self.host.algorithm, self.host.batch(0)
-        twin = algorithm.start()
-        for _ in range(2):
-            algorithm.activate(twin, batch, self.transport.inbox(batch.rows))
-        self.snapshot()
-
     def stop(self) -> None:
         """Stop after the current activation."""
         self._stop.set()

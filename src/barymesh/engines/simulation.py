@@ -17,7 +17,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import faults as fault_kernels
+from barymesh.core import kernels
 from barymesh.decentralized.algorithm import (
     Algorithm,
     AsynchronousAlgorithm,
@@ -306,7 +306,9 @@ class AsynchronousSimulation(Simulation[S]):
         steps = self.steps + np.arange(count)
         self.steps += count
         if self.faults.idle.size:
-            awake = ~fault_kernels.idle(nodes, times, self.faults.idle, self.faults.idle_first)
+            idle = np.empty(nodes.size, dtype=bool)
+            kernels.idle_activations(nodes, times, (self.faults.idle, self.faults.idle_first), idle)
+            awake = ~idle
             nodes, times, steps = nodes[awake], times[awake], steps[awake]
         if nodes.size:
             self._execute(nodes, times, steps)

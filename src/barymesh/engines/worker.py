@@ -92,7 +92,6 @@ class Worker:
             began=assignment.began, state_file=folder / f"{assignment.number}.state", about=assignment.run,
         )  # fmt: skip
         self.links = self.runtime.links
-        self.runtime.warm_up()
 
     async def run(self, report: Callable[[Snapshot], None]) -> None:
         """Work until the runtime is stopped, with the links open; ``report`` is called at intervals."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
+
 Floats = NDArray[np.float64]
 
 DEPTH = 5
@@ -41,8 +43,6 @@ class Anderson:
 
     def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats, *, plain: bool = False) -> None:
         """Move ``x``, given its residual ``r``; ``drift = weights @ x`` is subtracted. ``plain``: do not accelerate."""
-        from barymesh.core import anderson as kernels
-
         if self.open_slot >= 0:
             kernels.close_slot(r, self.relaxation, self.changes[self.open_slot], self.moves[self.open_slot])
             self.count = min(self.count + 1, self.depth)
@@ -58,7 +58,7 @@ class Anderson:
         self.waiting = max(0, self.waiting - 1)
         slot = (self.open_slot + 1) % max(self.depth, 1)
         relaxation = self.relaxation if self.accelerated else 1.0
-        kernels.advance(x, r, drift, self.fallback, self.moves, self.changes, used, coefficients, relaxation, slot)
+        kernels.accelerate(x, r, drift, self.fallback, self.moves, self.changes, used, coefficients, relaxation, slot)
         self.open_slot = slot if self.depth else -1
 
     def keep(self, x: Floats, good: bool) -> bool:
@@ -81,11 +81,13 @@ class Anderson:
 
 
 def _solve(table: Floats) -> Floats:
-    """Least squares from the upper triangle of the Gram matrix and, in the last column, the right-hand side."""
+    """Least squares from the upper triangle of the Gram matrix, 0 below it, and, in the last column, the right-hand
+    side."""
     count = table.shape[0]
-    upper = np.triu(table[:, :count])
-    matrix = upper + np.triu(upper, 1).T
-    scale = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
+    upper = table[:, :count]
+    squares = upper.diagonal()
+    matrix = upper + upper.T - np.diag(squares)
+    scale = np.sqrt(np.maximum(squares, np.finfo(float).tiny))
     scaled = matrix / np.outer(scale, scale) + RIDGE * np.eye(count)
     solution = np.linalg.lstsq(scaled, table[:, count] / scale, rcond=None)[0]
     return np.asarray(solution / scale)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
 from barymesh.oracle.base import Oracle
 
 Floats = NDArray[np.float64]
@@ -49,8 +50,6 @@ class Certificate:
 def certify(oracle: Oracle, weights: Floats, x: Floats, log_p: Floats, p: Floats, largest_cost: float) -> Certificate:
     """Bounds for the measure ``p (n,)`` from the potentials ``x = lam/reg (m, n)`` of all nodes and ``log_p = log
     p_i(lam_i) (m, n)``."""
-    from barymesh.core import anderson as kernels
-
     total = np.empty(oracle.size)
     kernels.weighted_mean(np.ascontiguousarray(x), weights, total)
     return completed(node_bounds(oracle, weights, x, log_p, p, largest_cost), total, oracle.reg)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
 from barymesh.errors import NumericalError
 from barymesh.exact.anderson import DEPTH, Anderson
 from barymesh.interrupt import interruptible
@@ -105,8 +106,6 @@ def solve(
 ) -> Solution:
     """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
     iteration; ``before``: those of an earlier stage, which their numbers follow."""
-    from barymesh.core import anderson as kernels
-
     x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
     anderson = Anderson((oracle.count, oracle.size), depth)
     node_errors, mean, drift = np.empty(oracle.count), np.empty(oracle.size), np.empty(oracle.size)

@@ -8,7 +8,7 @@ whose error falls like ``1/sqrt(kM)``, and which stays the same between two batc
 what SampledOracle draws for its activation k. So a sample depends on (seed, node, number of batches) alone, and the
 tables here are only a cache.
 
-To bound the work, draws are merged; see core/growing.py:
+To bound the work, draws are merged; see core/growing.cpp:
 
 - of a discrete measure, draws of the same atom: exact, and never more points than the measure has
 - in up to three dimensions, draws in the same cell of a lattice: they become one point at their mean. The cells are
@@ -33,11 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import whole_number
-from barymesh.core import atoms as atom_kernels
-from barymesh.core import growing as kernels
+from barymesh.core import kernels
 from barymesh.errors import OptionError
 from barymesh.gradients.sampled import COST_NUMBERS, SampledOracle
-from barymesh.oracle.atoms import SERIAL_PAIRS
 from barymesh.oracle.base import Floats, Indices
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
@@ -73,7 +71,7 @@ class GrowingOracle:
             self.values[first[node] : last[node]] = np.arange(first[node], last[node])[:, None]
         lower, upper = problem.support.points.min(axis=0), problem.support.points.max(axis=0)
         width = max(problem.resolution / CELLS, float((upper - lower).max()) / MOST_CELLS)
-        # of the positions in core/growing.py; like all points, divided by sampled.unit
+        # of the positions in core/growing.cpp; like all points, divided by sampled.unit
         self.origin: Floats = (lower + upper) / 2 / self.sampled.unit
         self.unit = width / 2**kernels.CELL_BITS / self.sampled.unit
         on_lattice = ~self.discrete & (self.dimension <= kernels.MOST_AXES)
@@ -92,13 +90,11 @@ class GrowingOracle:
             return log_p
         points, weights, offsets = self.sample(nodes, batches)
         value, p = np.empty(nodes.size), np.empty(x.shape)
-        small = points.shape[0] * self.size < SERIAL_PAIRS
-        run = atom_kernels.nodes_serial if small else atom_kernels.nodes_parallel
         for rows in self._shares(offsets):
             ends = offsets[rows.start : rows.stop + 1]
             some, ends = slice(ends[0], ends[-1]), ends - ends[0]
             costs = self._costs(points[some], ends)
-            run(
+            kernels.evaluate_atoms(
                 x[rows], 1.0, self.sampled.support_t, points[some], costs, np.arange(ends[-1]), weights[some],
                 ends[:-1], ends[1:], value[rows], p[rows], log_p[rows],
             )  # fmt: skip
@@ -122,7 +118,7 @@ class GrowingOracle:
     def _draw(self, nodes: Indices, batches: Integers) -> None:
         """Bring the tables of the nodes to exactly ``batches (b,)`` batches."""
         t, of = self.tables, self.sampled
-        seed = np.uint64(self.problem.seed % 2**64)
+        seed = self.problem.seed % 2**64
         # draws cannot be removed: begin again
         t.batches[nodes[t.batches[nodes] > batches]] = 0
         while True:
@@ -138,13 +134,13 @@ class GrowingOracle:
             self._call(nodes, new, starts, points)
             keys, counts = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
             sums, new_sizes = np.empty((count, self.dimension), dtype=np.int64), np.empty(nodes.size, dtype=np.int64)
-            kernels.draw_entries(
+            kernels.draw_sample_entries(
                 seed, self.batch, nodes, starts, points, self.discrete, self.origin, self.unit,
                 of.first, of.last, of.cumulative, self.values, of.root, of.roots,
                 t.batches, t.size, t.level, keys, counts, sums, new_sizes,
             )  # fmt: skip
             t.make_room(nodes, t.size[nodes] + new_sizes)
-            kernels.merge_entries(
+            kernels.merge_sample_entries(
                 nodes, self.batch, starts, new_sizes, keys, counts, sums, self.most,
                 t.batches, t.size, t.level, t.begin, *t.entries,
             )  # fmt: skip
@@ -178,7 +174,7 @@ class GrowingOracle:
 
 
 class Tables:
-    """The tables of core/growing.py, in shared arrays ``entries``: keys, counts and sums.
+    """The tables of core/growing.cpp, in shared arrays ``entries``: keys, counts and sums.
 
     Node i has ``size[i]`` entries from ``begin[i]``, and room for ``room[i]``; they hold ``batches[i]`` batches on
     ``level[i]`` of the lattice.
@@ -204,7 +200,7 @@ class Tables:
             moved, used = np.arange(begin.size), int(room.sum())
             entries = _entries(2 * used, self.dimension)
         begin[moved] = used - np.cumsum(room[moved])
-        kernels.copy_tables(moved, self.size, self.begin, *self.entries, begin, *entries)
+        kernels.copy_sample_tables(moved, self.size, self.begin, *self.entries, begin, *entries)
         self.begin, self.room, self.used, self.entries = begin, room, used, entries
 
 

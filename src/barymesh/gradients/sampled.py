@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
-from barymesh.core import sampled as kernels
-from barymesh.core import sampled_grid as grid_kernels
+from barymesh.core import kernels
 from barymesh.measures import Atoms, Empirical, Gaussian, Histogram, Image, Measure, Mixture
 from barymesh.oracle.base import Floats, Indices
 from barymesh.problem import Problem
 from barymesh.random import addressed_generator
-from barymesh.support.grid import Grid
 
 # numbers of the cost matrix made at a time where the cost is not the squared one
 COST_NUMBERS = 10_000_000
@@ -22,7 +19,7 @@ COST_NUMBERS = 10_000_000
 @dataclass(frozen=True)
 class Components:
     """A measure as weighted points, each with a triangular root ``(d, d)`` of a covariance, or None; see
-    core/sampled.py."""
+    core/sampled.h."""
 
     weights: Floats
     centres: Floats
@@ -56,32 +53,35 @@ class SampledOracle:
         self.root = self.root.astype(np.intp)
         self.roots: Floats = np.array(given or np.empty((0, self.dimension, self.dimension))) / self.unit
         self.support_t: Floats = np.ascontiguousarray(problem.support.points.T) / self.unit
-        self.grid = _axes(problem.support.grid, self.unit) if problem.cost.squared else None
+        grid = problem.support.grid
+        # the coordinates along the axes of a grid, where the cost adds up over them
+        self.axes: tuple[Floats, ...] | None = None
+        if problem.cost.squared and grid is not None and grid.dimension >= 2:
+            self.axes = tuple(np.ascontiguousarray(axis / self.unit) for axis in grid.axes)
 
     def gradient(self, lam: Floats, nodes: Indices, activations: Indices, sizes: Indices) -> Floats:
         """``(b, n)``: the estimates at ``lam (b, n)`` from ``sizes (b,)`` draws each, for activation ``activations
         (b,)`` of the nodes."""
         starts = np.concatenate([[0], np.cumsum(sizes)])
         p = np.empty(lam.shape)
-        scale, seed = 1.0 / self.reg, np.uint64(self.problem.seed % 2**64)
+        lam, scale, seed = np.ascontiguousarray(lam), 1.0 / self.reg, self.problem.seed % 2**64
         tables = (self.first, self.last, self.cumulative, self.centres, self.root, self.roots)
-        shares = min(nodes.size, 2 * numba.get_num_threads())
-        if self.grid is not None and self.called.size == 0:
-            grid_kernels.drawn_gradients(
-                shares, lam, scale, self.support_t, *self.grid, seed, nodes, activations, starts, tables, p
+        if self.axes is not None and self.called.size == 0:
+            kernels.sampled_grid_gradients(
+                lam, scale, self.support_t, self.axes, seed, nodes, activations, starts, *tables, p
             )
             return p
         if self.problem.cost.squared and self.called.size == 0:
-            kernels.drawn_gradients(shares, lam, scale, self.support_t, seed, nodes, activations, starts, *tables, p)
+            kernels.sampled_gradients(lam, scale, self.support_t, seed, nodes, activations, starts, *tables, p)
             return p
         points = np.empty((int(starts[-1]), self.dimension))
-        kernels.draw_nodes(seed, nodes, activations, starts, *tables, points)
+        kernels.draw_points(seed, nodes, activations, starts, *tables, points)
         for i in np.flatnonzero(self.last[nodes] == self.first[nodes]):
             rng = addressed_generator(self.problem.seed, int(nodes[i]), int(activations[i]))
             drawn = self.problem.measures[nodes[i]].sample(int(sizes[i]), rng)
             points[starts[i] : starts[i + 1]] = drawn / self.unit
         if self.problem.cost.squared:
-            kernels.gradients(lam, scale, self.support_t, points, np.empty((0, self.size)), starts, p)
+            kernels.mean_softmax(lam, scale, self.support_t, points, np.empty((0, self.size)), starts, p)
             return p
         rows = max(1, COST_NUMBERS // (int(sizes.max()) * self.size))
         for begin in range(0, len(lam), rows):
@@ -89,7 +89,7 @@ class SampledOracle:
             part = points[starts[some.start] : starts[some.stop]]
             costs = np.ascontiguousarray(self.costs(part).T / self.reg)
             offsets = starts[some.start : some.stop + 1] - starts[some.start]
-            kernels.gradients(lam[some], scale, self.support_t, part, costs, offsets, p[some])
+            kernels.mean_softmax(lam[some], scale, self.support_t, part, costs, offsets, p[some])
         return p
 
     def costs(self, points: Floats) -> Floats:
@@ -98,16 +98,6 @@ class SampledOracle:
             # the atoms of such measures are the matrix's columns, numbered
             return cost.matrix_given[:, points[:, 0].astype(np.intp)]
         return cost.matrix(self.problem.support.points, points)
-
-
-def _axes(grid: Grid | None, unit: float) -> tuple[Floats, Indices] | None:
-    """The coordinates along all axes of a grid of two or more dimensions, divided by the unit, in rows of whole LANES,
-    and how many each has."""
-    if grid is None or grid.dimension < 2:
-        return None
-    width = -(-max(grid.shape) // grid_kernels.LANES) * grid_kernels.LANES
-    axes = np.array([np.pad(axis, (0, width - axis.size), "edge") for axis in grid.axes]) / unit
-    return axes, np.array(grid.shape)
 
 
 def _components(measure: Measure, atoms: Atoms) -> Components | None:

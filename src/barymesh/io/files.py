@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.errors import BarymeshError, FileError, MeasureError, OptionError
+from barymesh.extras import needs
 from barymesh.io.idx import read_idx
 from barymesh.io.limits import require_regular, require_room
 from barymesh.io.npz import read_npy, read_npz
@@ -190,7 +191,8 @@ def _undamaged(file: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _read_image(file: Path, invert: bool) -> Array:
-    from PIL import Image as Pillow
+    with needs("images"):
+        from PIL import Image as Pillow
 
     require_regular(file)
     try:

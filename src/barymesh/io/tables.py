@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from barymesh.errors import FileError, MeasureError, OptionError
+from barymesh.extras import needs
 from barymesh.io.limits import require_regular, require_room
 from barymesh.measures import Empirical
 
@@ -196,12 +197,9 @@ def _number(cell: str) -> float | None:
 
 def read_parquet(file: Path, choice: Choice) -> Empirical:
     """The samples in a Parquet file."""
-    try:
+    with needs("parquet"):
         import pyarrow.parquet
-    except ImportError as error:
-        raise FileError(
-            f"{file}: reading Parquet needs pyarrow. Install it with: pip install 'barymesh[parquet]'."
-        ) from error
+
     require_regular(file)
     table = _undamaged(file, lambda: pyarrow.parquet.ParquetFile(file))
     names = [str(name) for name in table.schema_arrow.names]

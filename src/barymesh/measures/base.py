@@ -115,13 +115,17 @@ def discretise(measures: list[Measure], how: Callable[[int], Discretisation]) ->
     """The atoms of every measure, ``how(k)`` those of measure k. Equal tables of points become one."""
     atoms = []
     tables: dict[tuple[tuple[int, ...], bytes], Floats] = {}
+    # the tables as the measures have them, by identity: those of one grid are one object already
+    seen: dict[int, tuple[Floats, Floats]] = {}
     for k, measure in enumerate(measures):
         try:
             found = measure.atoms(how(k))
         except (MeasureError, DimensionError) as error:
             raise type(error)(f"Measure {k}: {error}") from error
-        key = (found.table.shape, hashlib.blake2b(found.table.tobytes()).digest())
-        atoms.append(replace(found, table=tables.setdefault(key, found.table)))
+        if id(found.table) not in seen:
+            key = (found.table.shape, hashlib.blake2b(np.ascontiguousarray(found.table).data).digest())
+            seen[id(found.table)] = found.table, tables.setdefault(key, found.table)
+        atoms.append(replace(found, table=seen[id(found.table)][1]))
     return atoms
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import sinkhorn as kernels
+from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
@@ -102,7 +102,7 @@ class Entropic(Method[EntropicState]):
         state.drawn[rows] += 1
         h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
         errors = np.empty(rows.size)
-        kernels.distances(rows, known, UNKNOWN_ERROR, h, targets, errors)
+        kernels.l1_distances(rows, known, UNKNOWN_ERROR, h, targets, errors)
         factor = np.where(errors > state.error[rows], LESS, MORE)
         state.relaxation[rows] = np.clip(factor * state.relaxation[rows], LEAST_RELAXATION, RELAXATION)
         state.error[rows] = errors
@@ -112,7 +112,9 @@ class Entropic(Method[EntropicState]):
         self, state: EntropicState, rows: Indices, contribution: Contribution, targets: Floats, moving: Indices
     ) -> None:
         h = contribution.parts[0]
-        kernels.move(rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, state.x)
+        kernels.move_potentials(
+            rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, state.x
+        )
 
     def root(
         self, state: EntropicState, row: int, average: Floats, target: Floats, loop: float, complete: bool
@@ -128,7 +130,7 @@ class Entropic(Method[EntropicState]):
             self._adapt(state, row, correction, remaining, q)
             state.correction[row] = correction
         new = mean - state.gain[row] * correction
-        return Answer(new, float(kernels.distance(new, target)), remaining)
+        return Answer(new, kernels.l1_distance(new, target), remaining)
 
     def _adapt(self, state: EntropicState, row: int, correction: Floats, drift: float, q: Floats) -> None:
         """Compare the correction, and the size of the drift, with those of a time round the loop ago, and set the gain

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from barymesh.core import atoms as kernels
+from barymesh.core import kernels
 from barymesh.cost import Cost
 from barymesh.measures.base import Atoms
 from barymesh.oracle.base import Floats, Indices, Oracle
 from barymesh.resources import memory
 from barymesh.support.points import Support
-
-# below this many pairs of atom and support point, starting threads costs more than it saves
-SERIAL_PAIRS = 20_000
 
 
 class AtomOracle(Oracle):
@@ -49,9 +46,12 @@ class AtomOracle(Oracle):
     def value_and_gradient(
         self, lam: Floats, nodes: Indices | None = None, out: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        p = np.empty(lam.shape, self.weights.dtype) if out is None else out
+        out = np.empty(lam.shape) if out is None else out
+        p = out if out.dtype == self.weights.dtype else np.empty(lam.shape, self.weights.dtype)
         value = self._run(lam, 1.0 / self.reg, nodes, self.weights, p, np.empty((len(lam), 0)))
-        return self.reg * value, p
+        if p is not out:
+            out[:] = p
+        return self.reg * value, out
 
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
         chosen = self.chosen(nodes)
@@ -59,28 +59,22 @@ class AtomOracle(Oracle):
         first = np.concatenate([[0], np.cumsum(stop - start)])
         out = np.empty(int(first[-1]))
         x = np.ascontiguousarray(x, self.weights.dtype)
-        kernels.log_sums_over_support(
-            x, self.support_t, self.table, self.cost_rows, self.index, start, stop, first[:-1], out
-        )
+        kernels.atom_log_sums(x, self.support_t, self.table, self.cost_rows, self.index, start, stop, first[:-1], out)
         return out
 
     def _run(
         self, lam: Floats, scale: float, nodes: Indices | None, weights: Floats, p: Floats, log_p: Floats
     ) -> Floats:
         """Fill ``p`` and, unless it is empty, ``log_p`` for ``x = scale * lam``; return the values in units of reg."""
-        dtype = self.weights.dtype
-        lam = np.ascontiguousarray(lam, dtype)
+        lam = np.ascontiguousarray(lam, self.weights.dtype)
         if nodes is None:
             start, stop = self.offsets[:-1], self.offsets[1:]
         else:
             start, stop = self.offsets[nodes], self.offsets[nodes + 1]
         value = np.empty(lam.shape[0])
-        small = (stop - start).sum() * self.size < SERIAL_PAIRS
-        run = kernels.nodes_serial if small else kernels.nodes_parallel
-        scaling = dtype.type(scale)
-        run(
-            lam, scaling, self.support_t, self.table, self.cost_rows, self.index, weights, start, stop, value, p, log_p
-        )  # fmt: skip
+        kernels.evaluate_atoms(
+            lam, scale, self.support_t, self.table, self.cost_rows, self.index, weights, start, stop, value, p, log_p
+        )
         return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from barymesh.core import dense as kernels
+from barymesh.core import kernels
 from barymesh.cost import Cost
 from barymesh.measures.base import Atoms
 from barymesh.oracle.atoms import AtomOracle

@@ -11,23 +11,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from barymesh.core import gibbs as kernels
-from barymesh.core.matmul import LANES, padded
+from barymesh.core import kernels
 from barymesh.cost import Cost
 from barymesh.oracle.base import Floats
 from barymesh.resources import memory
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
 
-# below this many products of two numbers, starting threads costs more than it saves
-SERIAL_PRODUCTS = 100_000
 # how far, relative to the spacing, points of two lines may drift apart and still count as on one
 DRIFT = 1e-9
 
 
+def padded(columns: int) -> int:
+    """The number of columns rounded up to a whole number of strips."""
+    return -(-columns // kernels.STRIP) * kernels.STRIP
+
+
 @dataclass(frozen=True)
 class Kernel:
-    """A matrix ``(n, columns)`` spread over ``numbers``; see ``times_serial`` in core/gibbs.py for the layout."""
+    """A matrix ``(n, columns)`` spread over ``numbers``; see ``times`` in core/dense.cpp for the ``layout (origin,
+    between, step)``."""
 
     numbers: Floats
     layout: tuple[int, int, int]
@@ -36,28 +39,26 @@ class Kernel:
     def times(self, rows: Floats) -> Floats:
         """``rows (m, n) @ K``, with columns of no meaning at its end that fill up the last strip."""
         out: Floats = np.zeros((rows.shape[0], padded(self.columns)), self.numbers.dtype)
-        small = rows.size * self.columns < SERIAL_PRODUCTS
-        run = kernels.times_serial if small else kernels.times_parallel
-        run(np.ascontiguousarray(rows), self.numbers, self.layout, out)
+        kernels.times(np.ascontiguousarray(rows), self.numbers, *self.layout, out)
         return out
 
 
 def matrix_kernel(matrix: Floats) -> Kernel:
     """A matrix ``(n, columns)``, kept strip by strip, so that a product reads it from one end to the other."""
     rows, columns = matrix.shape
-    strips = padded(columns) // LANES
-    numbers: Floats = np.zeros((strips, rows, LANES), matrix.dtype)
+    strips = padded(columns) // kernels.STRIP
+    numbers: Floats = np.zeros((strips, rows, kernels.STRIP), matrix.dtype)
     for strip in range(strips):
-        part = matrix[:, strip * LANES : (strip + 1) * LANES]
+        part = matrix[:, strip * kernels.STRIP : (strip + 1) * kernels.STRIP]
         numbers[strip, :, : part.shape[1]] = part
-    return Kernel(numbers.ravel(), (0, rows * LANES, LANES), columns)
+    return Kernel(numbers.ravel(), (0, rows * kernels.STRIP, kernels.STRIP), columns)
 
 
 def line_kernel(exponents: Floats, rows: int, columns: int) -> Kernel:
     """The Toeplitz matrix ``K[k, l] = exp(-exponents[rows - 1 + l - k])``, which is never written out."""
     numbers = np.zeros(rows - 1 + padded(columns), exponents.dtype)
     np.exp(-exponents, out=numbers[: exponents.size])
-    return Kernel(numbers, (rows - 1, LANES, -1), columns)
+    return Kernel(numbers, (rows - 1, kernels.STRIP, -1), columns)
 
 
 def on_one_line(support: Grid | None, grid: Grid | None) -> bool:

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from barymesh.core import grid as kernels
-from barymesh.core.matmul import padded
+from barymesh.core import kernels
 from barymesh.measures.base import Atoms
 from barymesh.oracle.base import Floats, Indices, Oracle
-from barymesh.oracle.gibbs import axis_exponents
+from barymesh.oracle.gibbs import axis_exponents, padded
 from barymesh.support.grid import Grid
 
 # log-range that a chunk's numbers may span: e^-670 is above 2^-970
 CHUNK_RANGE = 670.0
 # the long chunks are right as long as mass moves by no more than this share of the grid; they are checked
 USUAL_MOVE = 0.25
+LN2, LOG2_E = 0.6931471805599453, 1.4426950408889634
 # numbers worked on together by the safe kernel
 GROUP_NUMBERS = 4096
 
@@ -136,8 +136,8 @@ def block_table(exponents: Floats, chunk: int) -> tuple[Floats, Floats]:
     mantissa, exponent = np.zeros((chunks, targets, chunk)), np.empty((chunks, targets))
     for c in range(chunks):
         part = exponents[c * chunk : (c + 1) * chunk]
-        exponent[c] = np.ceil(-part.min(axis=0) * kernels.LOG2_E)
-        mantissa[c, :, : part.shape[0]] = np.exp(-part - exponent[c] * kernels.LN2).T
+        exponent[c] = np.ceil(-part.min(axis=0) * LOG2_E)
+        mantissa[c, :, : part.shape[0]] = np.exp(-part - exponent[c] * LN2).T
     return mantissa, exponent
 
 

@@ -16,10 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-
 from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
+from barymesh.extras import needs
 from barymesh.io.atomic import write_text
 from barymesh.io.toml import read_toml
 from barymesh.io.validation import error_text
@@ -29,6 +27,10 @@ from barymesh.support.points import Support
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
 from barymesh.transport.keys import CurveKeyError, KeyPair, raw_public, readable_digest
+
+with needs("peers"):
+    import tomli_w
+    from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 FORMAT = 1
 NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"

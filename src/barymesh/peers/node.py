@@ -68,9 +68,8 @@ class Peer:
             stack.callback(self.runtime.close)
             if self.kit.entry.status_port is not None:
                 await stack.enter_async_context(StatusServer(self.facts, self.kit.entry.status_port, self.estimate))
-            await asyncio.to_thread(self.runtime.warm_up)
-            self._ready, self._seen = True, time.monotonic()
             await stack.enter_async_context(self.runtime.links)
+            self._ready, self._seen = True, time.monotonic()
             _log.info(
                 "at work, listening at %s", self.runtime.links.endpoint, extra={"network": self.kit.network.fingerprint}
             )

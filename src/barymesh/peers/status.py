@@ -12,12 +12,14 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
-from prometheus_client.registry import Collector
-
 from barymesh.errors import NetworkError
+from barymesh.extras import needs
 from barymesh.transport.subscriber import LinkState
+
+with needs("peers"):
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+    from prometheus_client.registry import Collector
 
 _log = logging.getLogger(__name__)
 

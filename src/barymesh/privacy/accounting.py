@@ -8,6 +8,7 @@ from typing import Any
 
 from barymesh.checks import real_number
 from barymesh.errors import OptionError
+from barymesh.extras import needs
 
 # beyond this an attacker may be e^20 times as sure after the release as before
 LARGEST_EPSILON = 20.0
@@ -39,10 +40,7 @@ def composed_epsilon(multipliers: Iterable[float], delta: float) -> float:
 
 
 def _library() -> Any:
-    try:
+    with needs("privacy"):
         import dp_accounting
-    except ImportError as error:
-        raise OptionError(
-            f"Differential privacy needs dp-accounting ({error}). Install it with: pip install 'barymesh[privacy]'."
-        ) from error
+
     return dp_accounting

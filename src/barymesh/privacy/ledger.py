@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from barymesh.errors import FileError
+from barymesh.extras import needs
 from barymesh.io.atomic import replacing
 from barymesh.privacy.accounting import composed_epsilon
 from barymesh.privacy.release import Release
+
+with needs("privacy"):
+    from pydantic import TypeAdapter, ValidationError
 
 LEDGER = "privacy.json"
 

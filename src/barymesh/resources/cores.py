@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from barymesh.core import kernels
+from barymesh.errors import OptionError
 from barymesh.resources import cgroups
 
-ONE_THREAD = dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+VARIABLE = "BARYMESH_NUM_THREADS"
+ONE_THREAD = dict.fromkeys((VARIABLE, "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+MOST_THREADS = 1024
 
 
 def available_cores() -> int:
@@ -19,13 +22,39 @@ def available_cores() -> int:
     return cores if quota is None else max(1, min(cores, round(quota)))
 
 
-def limit_threads() -> None:
-    """Let the compiled code use no more threads than a container has cores; numba by itself sees all of the machine's.
+def set_threads(count: int | None = None) -> int:
+    """Set how many threads compute, this one included.
 
-    Numba reads the variable when it is imported, so this must come first. A number that the user chose is kept.
+    Small problems stay on one thread. Results do not depend on the number, to the last bit.
+
+    Parameters
+    ----------
+    count : int, optional
+        At least 1. By default the environment variable ``BARYMESH_NUM_THREADS``, or the cores that this process may
+        use.
+
+    Returns
+    -------
+    int
+        The number from now on.
+
+    Examples
+    --------
+    >>> import barymesh as bm
+    >>> bm.set_threads(1)
+    1
+    >>> bm.set_threads() >= 1
+    True
     """
-    if cgroups.core_quota() is not None and "numba" not in sys.modules:
-        os.environ.setdefault("NUMBA_NUM_THREADS", str(available_cores()))
+    if count is None:
+        text = os.environ.get(VARIABLE, "")
+        if text and not (text.isdecimal() and int(text[:9]) > 0):
+            raise OptionError(f"{VARIABLE} is {text!r}. Set it to a whole number of at least 1, or unset it.")
+        count = int(text[:9]) if text else available_cores()
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise OptionError(f"The number of threads is {count!r}. Use a whole number of at least 1.")
+    kernels.set_threads(min(count, MOST_THREADS))
+    return kernels.threads()
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, real_number
-from barymesh.core.times import CATEGORICAL, LOG_NORMAL, SPACED, TICK, TICKS, TRACE, whole_ticks
+from barymesh.core.kernels import CATEGORICAL, LOG_NORMAL, SPACED, TICKS, TRACE
+from barymesh.core.times import TICK, whole_ticks
 from barymesh.errors import OptionError
 from barymesh.io.limits import require_regular
 from barymesh.network.topology import Network
@@ -26,7 +27,7 @@ LONGEST = 2**28
 
 @dataclass(frozen=True)
 class DelayTable:
-    """A delay in the form the compiled code reads: ``law`` holds a kind, a count K, and numbers by kind.
+    """A delay in the form the kernels read: ``law`` holds a kind, a count K, and numbers by kind.
 
     SPACED: a shortest delay and a step; K delays, each that step above the last, equally likely. CATEGORICAL: K values
     and their K cumulative probabilities. LOG_NORMAL: median and sigma. TRACE: K recorded delays, of which edge e plays

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.checks import real_number, whole_number
-from barymesh.core.times import FOREVER
+from barymesh.core.kernels import FOREVER
 from barymesh.errors import OptionError
 from barymesh.network.topology import Network
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, positive_number, real_number
+from barymesh.core import kernels
 from barymesh.core.times import TICK, whole_ticks
 from barymesh.errors import OptionError
 from barymesh.random import addressed_generator
@@ -70,15 +71,14 @@ class Windowed(Schedule):
 
 class _WindowClock(Clock):
     def __init__(self, period: float, size: int, seed: int) -> None:
-        self.period, self.size, self.seed = period, size, np.uint64(seed % 2**64)
+        self.period, self.size, self.seed = period, size, seed % 2**64
         self.rate, self.ranks = size / period, np.arange(size) / size
         self.state = {"window": np.zeros((), dtype=np.int64)}
 
     def next_slab(self, length: float) -> Slab:
         window = int(self.state["window"])
-        from barymesh.core.clocks import permutation
-
-        nodes = permutation(self.seed, window, self.size)
+        nodes = np.empty(self.size, dtype=np.intp)
+        kernels.permutation(self.seed, window, nodes)
         self.state["window"] = np.array(window + 1)
         times = whole_ticks(self.period * (window + self.ranks))
         return Slab(nodes, times, float(whole_ticks(self.period * (window + 1))))
@@ -151,18 +151,15 @@ class _RenewalClock(Clock):
     """Independent clocks: node i's k-th wait is ``intervals[i]`` times a draw addressed by (seed, i, k)."""
 
     def __init__(self, intervals: Floats, jitter: float | None, seed: int) -> None:
-        self.intervals, self.jitter, self.seed = intervals, jitter, np.uint64(seed % 2**64)
+        self.intervals, self.jitter, self.seed = intervals, jitter, seed % 2**64
         size = intervals.size
         self.rate = float((1 / intervals).sum())
         self.state = {"time": np.zeros(()), "next": np.zeros(size), "count": np.zeros(size, dtype=np.int64)}
         self._wait(np.arange(size))
 
     def _wait(self, nodes: Indices) -> None:
-        from barymesh.core.clocks import waiting_times
-
-        drawn = waiting_times(
-            self.seed, nodes, self.state["count"][nodes], -1.0 if self.jitter is None else self.jitter
-        )
+        drawn, jitter = np.empty(nodes.size), -1.0 if self.jitter is None else self.jitter
+        kernels.waiting_times(self.seed, nodes, self.state["count"][nodes], jitter, drawn)
         self.state["next"][nodes] += self.intervals[nodes] * drawn
         self.state["count"][nodes] += 1
 

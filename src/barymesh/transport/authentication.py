@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 
-import zmq.asyncio
-from zmq.auth.asyncio import AsyncioAuthenticator
-from zmq.utils import z85
-
+from barymesh.extras import needs
 from barymesh.transport import keys
 from barymesh.transport.rate_limit import RateLimit
+
+with needs("peers"):
+    import zmq.asyncio
+    from zmq.auth.asyncio import AsyncioAuthenticator
+    from zmq.utils import z85
 
 _log = logging.getLogger(__name__)
 

@@ -13,11 +13,13 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import tomli_w
-import zmq
-from zmq.utils import z85
-
 from barymesh.errors import BarymeshError, FileError
+from barymesh.extras import needs
+
+with needs("peers"):
+    import tomli_w
+    import zmq
+    from zmq.utils import z85
 
 _KEY_LENGTH = 40
 

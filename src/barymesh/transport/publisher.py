@@ -16,14 +16,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import zmq.asyncio
-
 from barymesh.errors import NetworkError
+from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.authentication import DOMAIN
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.timing import Timing
+
+with needs("peers"):
+    import zmq.asyncio
 
 _log = logging.getLogger(__name__)
 

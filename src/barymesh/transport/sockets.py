@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-import zmq.asyncio
 from numpy.typing import ArrayLike
 
 from barymesh.errors import NetworkError, OptionError
+from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.admission import Admission, Tolerance
 from barymesh.transport.authentication import AdmittedKeys, PeerAuthenticator
@@ -27,6 +27,9 @@ from barymesh.transport.publisher import Publisher
 from barymesh.transport.subscriber import Link, LinkState, Neighbour
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import BadMessageError, Mark, Message, MessageFormat, Reason
+
+with needs("peers"):
+    import zmq.asyncio
 
 _log = logging.getLogger(__name__)
 

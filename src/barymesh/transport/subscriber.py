@@ -15,14 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-import zmq.asyncio
-
+from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.admission import Admission
 from barymesh.transport.keys import KeyPair, fingerprint
 from barymesh.transport.publisher import REQUEST
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import BadMessageError, Message, Reason
+
+with needs("peers"):
+    import zmq.asyncio
 
 _log = logging.getLogger(__name__)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import zmq.asyncio
-
 from barymesh.errors import OptionError
+from barymesh.extras import needs
+
+with needs("peers"):
+    import zmq.asyncio
 
 
 @dataclass(frozen=True)

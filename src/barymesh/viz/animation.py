@@ -9,22 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from barymesh.checks import whole_number
 from barymesh.errors import OptionError
+from barymesh.extras import needs
 from barymesh.io.atomic import replacing, write_text
 from barymesh.metrics import total_variations
 from barymesh.subsample import evenly
 from barymesh.viz.comparison import label_plainly
 from barymesh.viz.network_plot import draw_edges
-from barymesh.viz.plots import COLOURS, INK, axis_name, curve_scale, picture_options
+from barymesh.viz.plots import COLOURS, INK, axis_name, picture_options
+from barymesh.viz.theme import curve_scale
+
+with needs("plots"):
+    from matplotlib import rc_context
+    from matplotlib.animation import FFMpegWriter, FuncAnimation, PillowWriter
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, HoverTool, LogColorMapper, Range1d, Scatter, Segment, Text
-from bokeh.palettes import Cividis256
 from numpy.typing import NDArray
 
+from barymesh.extras import needs
 from barymesh.viz.bokeh_plots import INK, OUTLINE, Figure, Floats, Frame, empty_figure
+
+with needs("dashboard"):
+    from bokeh.models import ColumnDataSource, HoverTool, LogColorMapper, Range1d, Scatter, Segment, Text
+    from bokeh.palettes import Cividis256
 
 # the ranges of the colours: total variation of a node, seconds of an edge
 NEAR, FAR = 1e-6, 1.0

@@ -13,30 +13,34 @@ from html import escape
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from bokeh.document import Document
-from bokeh.models import (
-    BoxAnnotation,
-    BoxZoomTool,
-    ColumnDataSource,
-    CustomJSHover,
-    CustomJSTicker,
-    CustomJSTickFormatter,
-    DataRange1d,
-    FixedTicker,
-    HoverTool,
-    Line,
-    LinearColorMapper,
-    MultiLine,
-    PanTool,
-    Range1d,
-    ResetTool,
-    Scatter,
-    Span,
-    VArea,
-    WheelZoomTool,
-)
-from bokeh.plotting import figure
 from numpy.typing import NDArray
+
+from barymesh.extras import needs
+
+with needs("dashboard"):
+    from bokeh.document import Document
+    from bokeh.models import (
+        BoxAnnotation,
+        BoxZoomTool,
+        ColumnDataSource,
+        CustomJSHover,
+        CustomJSTicker,
+        CustomJSTickFormatter,
+        DataRange1d,
+        FixedTicker,
+        HoverTool,
+        Line,
+        LinearColorMapper,
+        MultiLine,
+        PanTool,
+        Range1d,
+        ResetTool,
+        Scatter,
+        Span,
+        VArea,
+        WheelZoomTool,
+    )
+    from bokeh.plotting import figure
 
 Floats = NDArray[np.float64]
 Figure: TypeAlias = figure

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.ticker import LogFormatter
 from numpy.typing import NDArray
 
+from barymesh.extras import needs
 from barymesh.viz.figure import Figure
-from barymesh.viz.theme import Panel, log_values
+from barymesh.viz.theme import PALETTE, Panel, log_values
+
+with needs("plots"):
+    from matplotlib.ticker import LogFormatter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +21,7 @@ if TYPE_CHECKING:
 
     from barymesh.history import History
 
-# Okabe and Ito's colours, which people of any colour vision can distinguish; line styles help where lines meet
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# they help where lines meet
 STYLES = ("-", "--", "-.", ":")
 # smaller residuals are rounding errors
 ROUNDING = 1e-16

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 
-from matplotlib import figure
+from barymesh.extras import needs
+
+with needs("plots"):
+    from matplotlib import figure
 
 
 class Figure(figure.Figure):

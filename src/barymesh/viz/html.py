@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import html
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from barymesh.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from barymesh.network.topology import Network
@@ -30,9 +32,9 @@ def result_as_html(result: Result) -> str:
     facts = {name: summary[name] for name in SHOWN if summary.get(name) not in (None, "")}
     if result.network is None:
         facts = {name: value for name, value in facts.items() if name not in ("activations", "messages", "bytes")}
-        return _beside(facts, {"the barycenter": result.plot()})
+        return _beside(facts, {"the barycenter": result.plot})
     facts.pop("iterations")
-    return _beside(facts, {"the barycenter": result.plot(), "its history": result.history.plot()})
+    return _beside(facts, {"the barycenter": result.plot, "its history": result.history.plot})
 
 
 def problem_as_html(problem: Problem) -> str:
@@ -70,19 +72,23 @@ def network_as_html(network: Network) -> str:
     if network.size > SMALL:
         return _beside(facts, {})
     facts |= {"diameter": network.diameter, "spectral gap": network.spectral_gap, "lambda_max": network.lambda_max}
-    return _beside(facts, {"the network": network.plot()})
+    return _beside(facts, {"the network": network.plot})
 
 
-def _beside(facts: Mapping[str, object], figures: Mapping[str, Figure]) -> str:
+def _beside(facts: Mapping[str, object], drawings: Mapping[str, Callable[[], Figure]]) -> str:
+    """The facts as a table, beside the figures; without them, where what draws them is not installed."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{name.replace('_', ' ')}</th>"
         f"<td style='text-align:left;max-width:24em;white-space:normal'>{html.escape(_shown(value))}</td></tr>"
         for name, value in facts.items()
     )
-    pictures = "".join(
-        f"<img alt='{name}' style='max-width:100%' src='data:image/png;base64,{_encoded(figure)}'>"
-        for name, figure in figures.items()
-    )
+    try:
+        pictures = "".join(
+            f"<img alt='{name}' style='max-width:100%' src='data:image/png;base64,{_encoded(draw())}'>"
+            for name, draw in drawings.items()
+        )
+    except MissingPackageError:
+        pictures = ""
     return f"<div style='display:flex;gap:1em;align-items:center;flex-wrap:wrap'><table>{rows}</table>{pictures}</div>"
 
 

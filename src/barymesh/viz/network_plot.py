@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matplotlib.collections import LineCollection
-
+from barymesh.extras import needs
 from barymesh.viz.figure import Figure
 from barymesh.viz.plots import INK
+
+with needs("plots"):
+    from matplotlib.collections import LineCollection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

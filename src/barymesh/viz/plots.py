@@ -8,6 +8,7 @@ import numpy as np
 
 from barymesh.viz.comparison import is_of_network, plot_runs
 from barymesh.viz.figure import Figure
+from barymesh.viz.theme import curve_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,13 +55,6 @@ def draw_curve(axes: Axes, result: Result) -> None:
 def axis_name(support: Support, axis: int, default: str) -> str:
     """What a coordinate is called: as in the data, if they had names."""
     return default if support.names is None else support.names[axis]
-
-
-def curve_scale(support: Support) -> tuple[float, str]:
-    """The factor by which weights on the line are multiplied, and the name of the product."""
-    if support.grid is not None and support.size > 1:
-        return 1 / float(support.points[1, 0] - support.points[0, 0]), "density"
-    return 1.0, "weight"
 
 
 def draw_picture(axes: Axes, result: Result) -> None:

@@ -40,7 +40,8 @@ def print_comparison(results: Mapping[str, Result], files: Mapping[str, str]) ->
     first = next(iter(results.values()))
     print(f"{first.node_weights.shape[0]} measures on {_network(first)}; reg {first.reg:.6g}")
     print(*_aligned(lines), sep="\n")
-    print(*_aligned([("picture", files["comparison_picture"]), ("table", files["comparison"])]), sep="\n")
+    kinds = {"comparison_picture": "picture", "comparison": "table"}
+    print(*_aligned([(kind, files[name]) for name, kind in kinds.items() if name in files]), sep="\n")
 
 
 def network_figures(result: Result) -> dict[str, str]:

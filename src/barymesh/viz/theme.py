@@ -1,16 +1,22 @@
-"""What figures and pages share: panels of a history, values for a logarithmic axis, numbers for readers."""
+"""What figures and pages share: colours, panels of a history, values for a logarithmic axis, numbers for readers."""
 
 # ruff: noqa: RUF001 (minus, times and dashes are meant)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from barymesh.support.points import Support
+
 Floats = NDArray[np.float64]
 NOTHING = "–"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Okabe and Ito's colours, which people of any colour vision can distinguish
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,13 @@ class Panel:
     column: str
     title: str
     floor: float | None = None
+
+
+def curve_scale(support: Support) -> tuple[float, str]:
+    """The factor by which weights on the line are multiplied, and the name of the product."""
+    if support.grid is not None and support.size > 1:
+        return 1 / float(support.points[1, 0] - support.points[0, 0]), "density"
+    return 1.0, "weight"
 
 
 def log_values(values: Floats, lowest: float) -> Floats:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import accelerated as kernels
+from barymesh.core import kernels
 from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Batch, Floats, Nodes
 from barymesh.decentralized.baselines.theta import ThetaSequence, square_change
 from barymesh.decentralized.inbox import Inbox
@@ -74,13 +74,13 @@ class A2DWB(AsynchronousAlgorithm[A2DWBState]):
         rows, place = batch.rows, batch.steps + 1
         excess = self.thetas.excess(place)
         lam, share = np.empty((rows.size, self.width)), np.empty(rows.size)
-        kernels.advance(
+        kernels.accelerated_points(
             state.omega, state.momentum, state.place, state.excess, rows, place, excess, self.nodes.size, self.scale,
             self.naive, lam, share,
         )  # fmt: skip
         g = self.gradients.at(lam, rows, batch.counts + 1, batch.steps)
         totals, received = inbox.sum()
-        kernels.descend(state.omega, state.momentum, rows, self.step, share, g, totals, received)
+        kernels.accelerated_step(state.omega, state.momentum, rows, self.step, share, g, totals, received)
         return g
 
     def bounds(self) -> tuple[Floats, Floats]:

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import whole_number
-from barymesh.core.theta import fill_excesses, square_change
+from barymesh.core import kernels
 from barymesh.errors import OptionError
-
-__all__ = ["ThetaSequence", "square_change"]
 
 Floats = NDArray[np.float64]
 # values computed at a time; one number is kept for each such block already passed, and the last few blocks
@@ -76,11 +74,24 @@ class ThetaSequence:
                 self._held.pop(min(self._held))
             starts, values = self._excess_at_starts, np.empty(BLOCK)
             for current in range(min(block, len(starts) - 1), block + 1):
-                following = fill_excesses(starts[current], current * BLOCK, self.m, values)
+                following = kernels.theta_excesses(starts[current], current * BLOCK, self.m, values)
                 if current + 1 == len(starts):
                     starts.append(following)
             self._held[block] = values
         return self._held[block]
+
+
+def square_change(k: Any, excess: Any, last: Any, last_excess: Any, m: int) -> Any:
+    """``(theta_k / theta_last)^2 - 1`` for indices ``k >= last`` with their excesses; numbers or arrays.
+
+    It is about ``2 (last - k)/k``, so computing it from two rounded thetas would lose as many digits as k has. Computed
+    from indices and excesses it is exact to rounding:
+
+        s = (k-1)/2 + m + r,        (theta_k / theta_last)^2 - 1 = -(s - s_last)(s + s_last) / s^2
+        s - s_last = (k - last)/2 + (r - r_last)
+    """
+    inverse, last_inverse = 0.5 * (k - 1) + m + excess, 0.5 * (last - 1) + m + last_excess
+    return -(0.5 * (k - last) + (excess - last_excess)) * (inverse + last_inverse) / (inverse * inverse)
 
 
 def _checked_places(steps: Any) -> NDArray[np.int64]:

@@ -1,0 +1,37 @@
+// The state of a spanning tree's nodes, and the header of their messages; tree.py explains the fields.
+#pragma once
+
+#include "arrays.h"
+
+// FIELD(name) for the fields of the header, in the order of their columns
+#define HEADER_FIELDS(FIELD)                                                                                       \
+    FIELD(SENDER) FIELD(EPOCH) FIELD(AWAY) FIELD(ROOT) FIELD(DISTANCE) FIELD(PARENT) FIELD(BEAT) FIELD(STAMP)      \
+    FIELD(WHOLE) FIELD(RESIDUAL) FIELD(DONE) FIELD(WEIGHT) FIELD(ERROR) FIELD(OLDEST) FIELD(COVERED) FIELD(CHECK)  \
+    FIELD(CHILDREN)
+
+// FIELD(type, name) for the fields of a Tree
+#define TREE_FIELDS(FIELD)                                                                                         \
+    FIELD(const Index, id) FIELD(const double, key) FIELD(const double, away) FIELD(double, epoch)                 \
+    FIELD(double, root) FIELD(double, distance) FIELD(Index, parent) FIELD(double, parent_beat)                    \
+    FIELD(double, stamp) FIELD(Index, age) FIELD(Index, quiet) FIELD(Index, patience) FIELD(double, lag)           \
+    FIELD(Index, late) FIELD(double, late_stamps) FIELD(double, changed) FIELD(double, whole)                      \
+    FIELD(double, residual) FIELD(double, done)
+
+namespace barymesh {
+
+#define COLUMN(name) name,
+enum HeaderField : Index { HEADER_FIELDS(COLUMN) HEADER };
+#undef COLUMN
+
+// the hosted nodes, each field (k,)
+struct Tree {
+#define VIEW(type, name) Vector<type> name;
+    TREE_FIELDS(VIEW)
+#undef VIEW
+};
+
+// no node is further from its root, and no beat later
+constexpr double FAR = 0x1p53;
+constexpr double NEVER_CHANGED = -2.0;
+
+}  // namespace barymesh

@@ -1,0 +1,78 @@
+"""The passes of the accelerated iteration equal their formulas in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barymesh.core import kernels
+
+SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 70))
+SEEDS = st.integers(0, 2**32)
+
+
+def close(found, expected, tolerance=1e-12):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@given(SHAPES, SEEDS)
+def test_weighted_mean(shape, seed):
+    rng = np.random.default_rng(seed)
+    rows, weights, out = rng.normal(size=shape), rng.random(shape[0]), np.empty(shape[1])
+    kernels.weighted_mean(rows, weights, out)
+    close(out, weights @ rows)
+
+
+@given(SHAPES, SEEDS)
+def test_residual(shape, seed):
+    rng = np.random.default_rng(seed)
+    log_p, mean, p = rng.normal(0, 3, shape), rng.normal(0, 3, shape[1]), rng.random(shape[1])
+    found, error = log_p.copy(), np.empty(shape[0])
+    kernels.residual(found, mean, p, error)
+    assert (found == mean - log_p).all()
+    close(error, np.abs(np.exp(log_p) - p).sum(axis=1))
+
+
+@given(SHAPES, SEEDS, st.floats(0.5, 2))
+def test_close_slot(shape, seed, relaxation):
+    rng = np.random.default_rng(seed)
+    r, last, step = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape)
+    change, move = last.astype(np.float32), step.astype(np.float32)
+    difference = r - change
+    expected = (move + relaxation * difference).astype(np.float32)
+    kernels.close_slot(r, relaxation, change, move)
+    assert (change == difference.astype(np.float32)).all()
+    assert (move == expected).all()
+
+
+@given(SHAPES, SEEDS, st.integers(1, 5))
+def test_gram(shape, seed, count):
+    rng = np.random.default_rng(seed)
+    changes = rng.normal(size=(5, *shape)).astype(np.float32)
+    r, weights, p = rng.normal(size=shape), rng.random(shape[0]), rng.random(shape[1])
+    out = np.full((shape[0], count, count + 1), np.nan)
+    kernels.gram(changes, count, r, weights, p, out)
+    used = changes[:count].astype(float)
+    norm = np.einsum("i,l,qil,sil->iqs", weights, p, used, used)
+    close(out[:, :, :count], np.triu(norm))
+    close(out[:, :, count], np.einsum("i,l,qil,il->iq", weights, p, used, r))
+
+
+@given(SHAPES, SEEDS, st.integers(0, 5), st.integers(0, 4), st.floats(0.5, 2))
+def test_accelerate(shape, seed, count, slot, relaxation):
+    rng = np.random.default_rng(seed)
+    x, r, drift = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[1])
+    moves, changes = rng.normal(size=(2, 5, *shape)).astype(np.float32)
+    coefficients, fallback = rng.normal(size=max(count, 1)), np.empty(shape)
+    start = x - drift
+    taken = relaxation * r - np.einsum("q,qil->il", coefficients[:count], moves[:count].astype(float))
+    others = [k for k in range(5) if k != slot]
+    unchanged = moves[others].copy(), changes[others].copy()
+    kernels.accelerate(x, r, drift, fallback, moves, changes, count, coefficients, relaxation, slot)
+    close(x, start + taken)
+    assert (fallback == start + r).all()
+    close(moves[slot], taken, 1e-5)
+    assert (changes[slot] == r.astype(np.float32)).all()
+    assert (moves[others] == unchanged[0]).all()
+    assert (changes[others] == unchanged[1]).all()

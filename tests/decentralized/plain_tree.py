@@ -1,0 +1,290 @@
+"""The rules of the spanning tree in plain Python, for one node and its messages: the specification of core/tree.cpp.
+
+``update`` is all that a node does when it acts: it chooses its parent (``attach``), adds up what its children report
+(``gather``), and takes over the newest target. The docstring of core/tree.py explains the fields of a message, and that
+of TreeState the memory of a node. ``update_tree`` and ``become_root`` apply the rules to arrays, and can take the place
+of the kernels with these names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import floor
+
+import numpy as np
+
+from barymesh.core import tree
+
+# larger than all distances and beats
+FAR = 2.0**53
+# the part of the checksum for a neighbour without any message: larger than all other terms together
+MISSING_CHECK = 2.0**52
+NEVER_CHANGED = -2.0
+
+
+@dataclass
+class Node:
+    """What a node knows, and the last target that it has received."""
+
+    id: int
+    key: float
+    away: float
+    epoch: float
+    root: float
+    distance: float
+    parent: int
+    parent_beat: float
+    stamp: float
+    age: int
+    quiet: int
+    patience: int
+    lag: float
+    late: int
+    late_stamps: float
+    changed: float
+    whole: float
+    residual: float
+    done: float
+    target: list[float]
+
+    @property
+    def is_root(self) -> bool:
+        return self.parent == self.id
+
+
+@dataclass
+class Report:
+    """The sums over the subtrees of a node's children; in a message, those over the sender's own subtree."""
+
+    weight: float
+    error: float
+    oldest: float
+    covered: float
+    check: float
+    children: float
+    sums: list[float]
+
+
+@dataclass
+class Message:
+    """What a neighbour has sent last."""
+
+    sender: int
+    epoch: float
+    away: float
+    root: float
+    distance: float
+    parent: int
+    beat: float
+    stamp: float
+    whole: float
+    residual: float
+    done: float
+    report: Report
+    target: list[float]
+
+
+# a neighbour without a message is None
+Received = list[Message | None]
+
+
+def update(node: Node, beat: int, received: Received, size: int) -> Report:
+    """The node acts, after ``beat`` activations before. Returns its children's reports, sums of ``size`` numbers."""
+    if node.away:
+        # its messages keep announcing that it has left, in its last epoch
+        return Report(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, [0.0] * size)
+    attach(node, beat, received)
+    report, newest = gather(node, received, size)
+    if newest is None or node.is_root:
+        # a root makes its targets itself
+        return report
+    if newest.done and newest.done - 1.0 <= node.changed:
+        # the decision to stop was made before this node's measure changed: all nodes must begin again
+        make_root(node, epoch_after(node.epoch, node.id, beat))
+        return gather(node, received, size)[0]
+    node.stamp, node.whole, node.residual, node.done = newest.stamp, newest.whole, newest.residual, newest.done
+    node.target = list(newest.target)
+    return report
+
+
+def attach(node: Node, beat: int, received: Received) -> None:
+    """The node chooses its parent: the neighbour closest to the smallest root, in the newest epoch it knows of.
+
+    Within an epoch the pair (root, distance) of a node only decreases, and that of its parent was smaller when the node
+    chose it, so parents never form a cycle. Any change that could increase it begins a new epoch, in which all nodes
+    choose again.
+    """
+    messages = [m for m in received if m is not None]
+    # a neighbour that leaves ends its epoch; epoch 0 is that of nodes that know of none yet
+    newest = max([0.0] + [m.epoch + (1.0 if m.away else 0.0) for m in messages if m.epoch > 0.0])
+
+    if node.epoch < 1.0 <= newest:
+        # new, or without memory: before its crash the node may have had children in any earlier epoch
+        make_root(node, epoch_after(newest, node.id, beat))
+    elif node.epoch == 0.0:
+        waited = node.age + 1
+        make_root(node, 0.0)
+        if newest == 0.0 and None in received and waited <= node.patience:
+            # a message that is still to come may tell of an epoch
+            node.age = waited
+            return
+        # the neighbours have no memory either, it seems
+        node.epoch = epoch_after(newest, node.id, beat)
+    elif newest > node.epoch:
+        make_root(node, newest)
+
+    node.age += 1
+    for m in messages:
+        if m.epoch != node.epoch or m.away or m.parent == node.id:
+            continue
+        if (m.root, m.distance + 1.0) < (node.root, node.distance) and m.distance < FAR:
+            if m.root != node.root:
+                forget_root(node)
+                node.age = 0
+            node.root, node.distance, node.parent = m.root, m.distance + 1.0, m.sender
+
+    if node.is_root:
+        return
+    # the parent's beat tells whether a message from it is new
+    beat_received = -1.0
+    for m in messages:
+        if m.epoch > 0.0 and m.sender == node.parent:
+            beat_received = m.beat
+    if beat_received == node.parent_beat:
+        node.quiet += 1
+    else:
+        node.parent_beat, node.quiet = beat_received, 0
+    if node.quiet > node.patience and not node.done:
+        # the path to the root is broken: find another, and wait longer from now on. Once the network has converged,
+        # silent neighbours may simply have stopped
+        node.patience *= 2
+        make_root(node, epoch_after(node.epoch, node.id, beat))
+
+
+def gather(node: Node, received: Received, size: int) -> tuple[Report, Message | None]:
+    """The sum of what the children report, and the message with a target newer than the node's own, if there is any.
+
+    A child that refers to a target much older than the node's own is late, and left out: it may have crashed. If late
+    children still make progress, they are only slow, and the node raises its ``lag``.
+    """
+    report = Report(weight=0.0, error=0.0, oldest=FAR, covered=1.0, check=0.0, children=0.0, sums=[0.0] * size)
+    newest, newest_stamp = None, node.stamp
+    late, late_stamps = 0, 0.0
+    for m in received:
+        if m is not None and m.away:
+            continue
+        # over all nodes, the two terms of each link cancel
+        known = m is not None and m.epoch > 0.0
+        report.check += node_hash(node.id) - node_hash(m.sender) if known else MISSING_CHECK
+        in_tree = known and m.epoch == node.epoch and m.root == node.root
+        if in_tree and m.stamp > newest_stamp:
+            newest, newest_stamp = m, m.stamp
+        if in_tree and m.parent == node.id and node.stamp - m.stamp > node.lag:
+            if m.stamp >= 0.0:
+                late += 1
+                late_stamps += m.stamp
+            in_tree = False
+        if not in_tree:
+            # wait for this neighbour, up to the patience
+            if node.age <= node.patience:
+                report.covered = 0.0
+        elif m.parent == node.id:
+            child = m.report
+            report.children += 1.0
+            report.weight += child.weight
+            report.error = max(report.error, child.error)
+            report.oldest = min(report.oldest, child.oldest)
+            report.covered = min(report.covered, child.covered)
+            report.check += child.check
+            report.sums = [a + b for a, b in zip(report.sums, child.sums, strict=True)]
+    if late < node.late or (late == node.late and late_stamps > node.late_stamps):
+        node.lag *= 2.0
+    node.late, node.late_stamps = late, late_stamps
+    return report, newest
+
+
+def make_root(node: Node, epoch: float) -> None:
+    """The node becomes the root of its own tree, in this epoch."""
+    node.epoch, node.root, node.distance, node.parent = epoch, node.key, 0.0, node.id
+    node.age = node.quiet = 0
+    forget_root(node)
+
+
+def forget_root(node: Node) -> None:
+    """The node has no target of its new root yet."""
+    node.stamp, node.done, node.changed = -1.0, 0.0, NEVER_CHANGED
+    node.late, node.late_stamps = 0, 0.0
+
+
+def epoch_after(newest: float, node: int, beat: int) -> float:
+    """An epoch later than ``newest`` that no other node chooses: the node and its beat determine the fraction.
+
+    Epochs below 1 belong to nodes without memory that have received no other epoch.
+    """
+    fraction = (mix(mix(node + 1) + beat + 2) >> 44) / 2**20
+    if newest >= 1.0:
+        return floor(newest) + 1.0 + 0.9 * fraction
+    return newest + (1.0 - newest) * (0.25 + 0.5 * fraction)
+
+
+def node_hash(node: int) -> float:
+    """The number that stands for the node in the checksum."""
+    return float(1 + (mix(node + 1) >> 46))
+
+
+def mix(x: int) -> int:
+    """SplitMix64's finaliser, a bijection of 64-bit numbers."""
+    x %= 2**64
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
+
+
+# the same for arrays, called like the kernels
+
+# the fields of a message and of a report that are columns of the header
+HEADER = [one.name for one in fields(Message) if one.name not in ("report", "target")]
+REPORTED = [one.name for one in fields(Report) if one.name != "sums"]
+
+
+def column(name: str) -> int:
+    return int(getattr(tree, name.upper()))
+
+
+def update_tree(t, nodes, beats, first, last, slots, rows, targets, headers, sums) -> None:
+    size = sums.shape[1]
+    for k, i in enumerate(nodes):
+        node = node_from(t, i, targets[i])
+        received = [message_from(rows[slot], size, targets.shape[1]) for slot in slots[first[k] : last[k]]]
+        report = update(node, int(beats[k]), received, size)
+        store(node, t, i)
+        targets[i] = node.target
+        for name in REPORTED:
+            headers[k, column(name)] = getattr(report, name)
+        sums[k] = report.sums
+
+
+def become_root(t, row, epoch) -> None:
+    node = node_from(t, row, np.empty(0))
+    make_root(node, epoch)
+    store(node, t, row)
+
+
+def node_from(t, row, target) -> Node:
+    return Node(*(field[row].item() for field in t), target.tolist())
+
+
+def store(node: Node, t, row) -> None:
+    for name in t._fields[3:]:
+        getattr(t, name)[row] = getattr(node, name)
+
+
+def message_from(row, up, down) -> Message | None:
+    """The message in a row of the table of messages; the row of a missing one is zero."""
+    if not row.any():
+        return None
+    header = {name: row[column(name)].item() for name in HEADER}
+    header |= {name: int(header[name]) for name in ("sender", "parent")}
+    report = {name: row[column(name)].item() for name in REPORTED}
+    body = row[tree.HEADER : tree.HEADER + up + down].tolist()
+    return Message(**header, report=Report(**report, sums=body[:up]), target=body[up:])

@@ -51,7 +51,7 @@ $(VENV)/.compiler: | $(BIN)/python
 	touch $@
 
 $(VENV)/.demo: $(SOURCES) | $(VENV)/.compiler
-	$(INSTALL) '.[all]'
+	$(INSTALL) '.[mnist,report]'
 	touch $@
 
 $(VENV)/.testing: $(SOURCES) | $(VENV)/.compiler

@@ -73,13 +73,16 @@ def _write_figures(folder: Path, drawings: Drawings) -> dict[str, str]:
     """Draw and write the figures. Returns name to file: nothing where what draws them is not installed."""
     try:
         for name, draw in drawings.values():
-            figure = draw()
-            with replacing(folder / name) as file:
-                figure.savefig(file, format="png", dpi=150)
+            _write_figure(folder / name, draw())
     except MissingPackageError as error:
         warn(f"No figure was written. {error}", OutputWarning)
         return {}
     return {key: name for key, (name, _) in drawings.items()}
+
+
+def _write_figure(path: Path, figure: Figure) -> None:
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=150)
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:

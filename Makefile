@@ -42,35 +42,39 @@ $(BIN)/python:
 
 # each stamp stands for one set of packages installed, and for the kernels built, from the present sources
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(wildcard src/barymesh/core/*.cpp src/barymesh/core/*.h)
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# with the tools of this environment, so that only what has changed is compiled again
+INSTALL = $(PIP) --no-build-isolation --editable
 
-# without a compiler pip would print two pages
-$(VENV)/.compiler: | $(BIN)/python
+# what builds the kernels; without a compiler pip would print two pages
+$(VENV)/.builder: | $(BIN)/python
 	@command -v $${CXX:-c++} > /dev/null || { echo "barymesh is built with a C++20 compiler, and there is none:" \
 	  "apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), xcode-select --install (macOS)." >&2; exit 1; }
+	$(PIP) cmake ninja $$($(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
 	touch $@
 
-$(VENV)/.demo: $(SOURCES) | $(VENV)/.compiler
+$(VENV)/.demo: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[mnist,report]'
 	touch $@
 
-$(VENV)/.testing: $(SOURCES) | $(VENV)/.compiler
+$(VENV)/.testing: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test]'
 	touch $@ $(VENV)/.demo
 
-$(VENV)/.linting: $(SOURCES) | $(VENV)/.compiler
+$(VENV)/.linting: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test,lint]'
 	touch $@ $(VENV)/.testing
 
-$(VENV)/.docs: $(SOURCES) | $(VENV)/.compiler
+$(VENV)/.docs: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[docs]'
 	touch $@
 
-$(VENV)/.benching: $(SOURCES) | $(VENV)/.compiler
+$(VENV)/.benching: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test,bench]'
 	touch $@
 
 # all of it in one go, for CI
-$(VENV)/.everything: $(SOURCES) | $(VENV)/.compiler
+$(VENV)/.everything: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test,lint,docs]'
 	touch $(VENV)/.demo $(VENV)/.testing $(VENV)/.linting $(VENV)/.docs $@

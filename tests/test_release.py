@@ -41,12 +41,12 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with the wheel, made from the sdist, and the sdist."""
+    """The folder with the wheel and the sdist, both made from the clone, whose kernels are compiled already."""
     folder = tmp_path_factory.mktemp("dist")
     # the back end of this environment if it is there, else one fetched for the occasion
     tools = ("scikit_build_core", "nanobind")
     here = ["--no-isolation"] if all(importlib.util.find_spec(name) for name in tools) else []
-    run(sys.executable, "-m", "build", ROOT, "--outdir", folder, *here)
+    run(sys.executable, "-m", "build", "--sdist", "--wheel", ROOT, "--outdir", folder, *here)
     return folder
 
 

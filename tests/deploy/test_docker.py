@@ -72,7 +72,7 @@ def test_a_build_gets_what_it_copies_and_nothing_private():
 
 def test_the_image_has_the_extras_of_a_node():
     (installed,) = [extras for _, rest in instructions() for extras in re.findall(r"whl\)\[(.*?)\]", rest)]
-    assert {"parquet", "peers", "privacy"} == set(installed.split(",")) <= set(EXTRAS_OF_PROJECT)
+    assert {"images", "parquet", "peers", "privacy"} == set(installed.split(",")) <= set(EXTRAS_OF_PROJECT)
 
 
 def test_compose_understands_the_file():

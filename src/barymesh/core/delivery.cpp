@@ -43,16 +43,24 @@ INLINE auto arrived(I sent, U keys, Spacing spacing, std::int32_t now) {
     return (arrives <= now) & (sent < now);
 }
 
-// how many of every node's last messages must be checked, if all that were sent before `known` have arrived
-Index ages_to_check(Vector<const Index> newest, Index reach, const Rings& rings, double known) {
-    Index ages = 0;
+// Ages of messages: the newest message of a node has age 0.
+struct Ages {
+    Index first, stop;
+    INLINE Index count() const { return stop - first; }
+};
+
+// Which of every node's last messages must be looked up, if all that were sent before `known` have arrived, and none that
+// was sent after `possible`.
+Ages ages_to_look_up(Vector<const Index> newest, Index reach, const Rings& rings, double known, double possible) {
+    Index unsure = 0, first = reach;
     for (Index j = 0; j < newest.size; ++j) {
-        const auto unknown = [&](Index age) {
-            return age <= newest[j] && rings.time(j, (newest[j] - age) & rings.mask()) >= known;
-        };
-        while (ages < reach && unknown(ages)) ++ages;
+        const auto sent = [&](Index age) { return rings.time(j, (newest[j] - age) & rings.mask()); };
+        const Index count = smaller(reach, newest[j] + 1);
+        while (unsure < count && sent(unsure) >= known) ++unsure;
+        while (first > count || (first > 0 && sent(first - 1) <= possible)) --first;
     }
-    return smaller(ages + 1, reach);
+    const Index stop = smaller(unsure + 1, reach);
+    return {smaller(first, stop), stop};
 }
 
 // One of the last messages of a node.
@@ -85,14 +93,14 @@ struct RecentByNode {
 
     INLINE RecentByNode(Index nodes, Index ages) : blocks((ages + EIGHT - 1) / EIGHT), table(nodes * blocks) {}
 
-    INLINE void fill(Index j, Index newest, const Rings& rings, double base) const {
-        for (Index age = 0; age < blocks * EIGHT; ++age) {
-            Block& block = table[j * blocks + age / EIGHT];
-            const Recent message = recent_message(rings, j, newest, age, base);
-            block.sent[age % EIGHT] = message.sent;
-            block.key[age % EIGHT] = message.key;
-            block.number[age % EIGHT] = message.number;
-            block.slot[age % EIGHT] = message.slot;
+    INLINE void fill(Index j, Index newest, Index first_age, const Rings& rings, double base) const {
+        for (Index k = 0; k < blocks * EIGHT; ++k) {
+            Block& block = table[j * blocks + k / EIGHT];
+            const Recent message = recent_message(rings, j, newest, first_age + k, base);
+            block.sent[k % EIGHT] = message.sent;
+            block.key[k % EIGHT] = message.key;
+            block.number[k % EIGHT] = message.number;
+            block.slot[k % EIGHT] = message.slot;
         }
     }
 
@@ -146,13 +154,13 @@ struct RecentByAge {
     INLINE RecentByAge(Index nodes, Index ages)
         : nodes(nodes), ages(ages), sent(ages * nodes), number(ages * nodes), slot(ages * nodes), key(ages * nodes) {}
 
-    INLINE void fill(Index j, Index newest, const Rings& rings, double base) const {
-        for (Index age = 0; age < ages; ++age) {
-            const Recent message = recent_message(rings, j, newest, age, base);
-            sent[age * nodes + j] = message.sent;
-            key[age * nodes + j] = message.key;
-            number[age * nodes + j] = message.number;
-            slot[age * nodes + j] = message.slot;
+    INLINE void fill(Index j, Index newest, Index first_age, const Rings& rings, double base) const {
+        for (Index k = 0; k < ages; ++k) {
+            const Recent message = recent_message(rings, j, newest, first_age + k, base);
+            sent[k * nodes + j] = message.sent;
+            key[k * nodes + j] = message.key;
+            number[k * nodes + j] = message.number;
+            slot[k * nodes + j] = message.slot;
         }
     }
 
@@ -169,8 +177,8 @@ struct RecentByAge {
             const Lanes<l.count> edge{e + l.at};
             const auto keys = convert<std::uint32_t>(load<std::uint64_t>(edges.streams.data, edge) >> 32);
             auto numbers = load<std::int32_t>(held.number.data, edge), slots = load<std::int32_t>(held.slot.data, edge);
-            for (Index age = ages - 1; age >= 0; --age) {
-                const Lanes<l.count> message{age * nodes + j + l.at};
+            for (Index k = ages - 1; k >= 0; --k) {
+                const Lanes<l.count> message{k * nodes + j + l.at};
                 const auto own = load<std::int32_t>(number.data, message);
                 const auto here = arrived(load<std::int32_t>(sent.data, message),
                                           load<std::uint32_t>(key.data, message) ^ keys, spacing, now);
@@ -184,20 +192,20 @@ struct RecentByAge {
     }
 };
 
-// `find_newest_fast` with a table of the last messages of this kind, `ages` of each node
+// `find_newest_fast` with a table of this kind for the messages of these ages
 template <class Table>
-void find_newest_in(Slab slab, Edges edges, Vector<const Index> newest, Index ages, Rings rings, Newest held,
+void find_newest_in(Slab slab, Edges edges, Vector<const Index> newest, Ages ages, Rings rings, Newest held,
                     Spacing spacing, Newest received) {
     const Index nodes = newest.size;
     const double base = slab.times[0];
-    const Table recent(nodes, ages);
-    parallel(nodes, 5.0 * static_cast<double>(ages), [&](Index begin, Index end) {
+    const Table recent(nodes, ages.count());
+    parallel(nodes, 5.0 * static_cast<double>(ages.count()), [&](Index begin, Index end) {
         for (Index j = begin; j < end; ++j) {
             const Index ahead = smaller(j + AHEAD, nodes - 1);
             __builtin_prefetch(&rings.time(ahead, newest[ahead] & rings.mask()));
-            __builtin_prefetch(&rings.time(ahead, (newest[ahead] - ages) & rings.mask()));
+            __builtin_prefetch(&rings.time(ahead, (newest[ahead] - ages.stop) & rings.mask()));
             __builtin_prefetch(&rings.slot(ahead, newest[ahead] & rings.mask()));
-            recent.fill(j, newest[j], rings, base);
+            recent.fill(j, newest[j], ages.first, rings, base);
         }
     });
     const auto work = [&](Index begin, Index end) {
@@ -293,8 +301,8 @@ void find_newest_fast(Slab slab, Edges edges, Vector<const Index> newest, Index 
     if (slab.nodes.size == 0) return;
     const Spacing spacing{static_cast<std::int32_t>(law[2] * TICKS), static_cast<std::int32_t>(law[3] * TICKS),
                           static_cast<std::uint32_t>(law[1])};
-    const double longest = law[2] + (law[1] - 1.0) * law[3];
-    const Index ages = ages_to_check(newest, reach, rings, slab.times[0] - longest);
+    const double longest = law[2] + (law[1] - 1.0) * law[3], last = slab.times[slab.nodes.size - 1];
+    const Ages ages = ages_to_look_up(newest, reach, rings, slab.times[0] - longest, last - law[2]);
     const bool complete = edges.neighbours.size == newest.size * (newest.size - 1);
     if (complete)
         find_newest_in<RecentByAge>(slab, edges, newest, ages, rings, held, spacing, received);

@@ -12,9 +12,12 @@ namespace barymesh::INSTRUCTION_SET {
 namespace {
 
 // longer lists are added up together with others, in parts of PART messages
-constexpr Index FEW = 64, PART = 32;
+constexpr Index FEW = 64, PART = 24;
 // lists that are added up together: the messages in a part of them can be numbered with 16 bits
 constexpr Index TOGETHER = 1024;
+constexpr std::uint16_t NONE = 0xFFFF;
+static_assert(TOGETHER * PART < NONE);
+// numbers in a pool that does not fit the faster caches
 constexpr Index LARGE_POOL = 1 << 17;
 // columns added up at once, if there are as many: enough additions to hide the latency of one
 constexpr int COLUMNS = 2 * MESSAGE_COLUMNS;
@@ -49,10 +52,12 @@ template <class F>
 INLINE void for_columns(Index width, Index begin, Index end, F f) {
     for (Index block = begin; block < end; ++block) {
         const Index at = block * COLUMNS;
-        if (width - at > MESSAGE_COLUMNS)
+        if (width - at > COLUMNS / 2)
             f(Columns<COLUMNS>{at});
+        else if (width - at > COLUMNS / 4)
+            f(Columns<COLUMNS / 2>{at});
         else
-            f(Columns<MESSAGE_COLUMNS>{at});
+            f(Columns<COLUMNS / 4>{at});
     }
 }
 INLINE Index column_blocks(Index width) { return (width + COLUMNS - 1) / COLUMNS; }
@@ -98,28 +103,28 @@ void sum_together(Vector<const Index> rows, const Lists& lists, Matrix<const dou
     const Buffer<std::uint16_t> places(parts * most);
     const Buffer<Index> counts(parts), lengths(parts * rows.size);
     parallel(parts, static_cast<double>(most), [&](Index begin, Index end) {
-        // the last part that contained each message, counted from 1, times 2^16, plus its place there
-        const Buffer<std::uint32_t> known(pool.rows);
-        known.fill(0);
+        // the place of each message among those of the part
+        const Buffer<std::uint16_t> known(pool.rows);
+        known.fill(NONE);
         for (Index p = begin; p < end; ++p) {
             std::int32_t* const own = &messages[p * most];
-            const auto here = static_cast<std::uint32_t>(p + 1) << 16;
-            std::uint32_t next = here;
+            std::uint16_t count = 0;
             for (Index r = 0; r < rows.size; ++r) {
                 const auto whole = lists[rows[r]];
                 const auto list = whole.slice(p * whole.size / parts, (p + 1) * whole.size / parts);
                 std::uint16_t* const place = &places[p * most + r * PART];
                 lengths[p * rows.size + r] = list.size;
                 for (Index k = 0; k < list.size; ++k) {
-                    std::uint32_t& code = known[list[k]];
-                    if (code < here) {
-                        own[next - here] = list[k];
-                        code = next++;
+                    std::uint16_t& code = known[list[k]];
+                    if (code == NONE) {
+                        own[count] = list[k];
+                        code = count++;
                     }
-                    place[k] = static_cast<std::uint16_t>(code);
+                    place[k] = code;
                 }
             }
-            counts[p] = next - here;
+            counts[p] = count;
+            for (Index k = 0; k < count; ++k) known[own[k]] = NONE;
         }
     });
     const auto work = [&](Index begin, Index end) {

@@ -57,16 +57,16 @@ class Delivery(Transport):
     def __init__(self, network: Network, width: int, delays: Delay, faults: FaultTable, seed: int) -> None:
         self.network, self.width, self.faults = network, width, faults
         edges, size = network.neighbours.size, network.size
-        self.columns = padded(width)
+        self.columns, self.offsets = padded(width), network.offsets
+        table = delays.table(network)
+        self.shortest = table.shortest
+        self.fast = table.simple and not (faults.touches_messages or faults.resets)
         streams = np.empty(edges, dtype=np.uint64)
         receiver = np.repeat(np.arange(size), np.diff(network.offsets))
         kernels.edge_streams(seed % 2**64, network.neighbours, receiver, streams)
-        self.offsets = network.offsets
+        # the kernels' view of the network, its delays and faults: see core/messages.h
         self.edges = (network.offsets, network.neighbours.astype(np.uint32), streams)
-        table = delays.table(network)
-        self.shortest, self.longest = table.shortest, table.longest
-        self.delay = (table.law, table.offset, table.trace)
-        self.fast = table.simple and not (faults.touches_messages or faults.resets)
+        self.delays = (table.law, table.offset, table.trace)
         self.fault_arrays = (faults.rates, faults.crashed, faults.crashed_first, faults.cut, faults.cut_first)
         self.held_number: NDArray[np.int32] = np.full(edges, -1, dtype=np.int32)
         self.held_slot: NDArray[np.int32] = np.zeros(edges, dtype=np.int32)
@@ -87,10 +87,12 @@ class Delivery(Transport):
 
     @property
     def rings(self) -> tuple[Floats, NDArray[np.int32]]:
+        """The ring buffers of all nodes: when they sent their last messages, and the rows of the pool these are in."""
         return self.ring_time, self.ring_slot
 
     @property
     def held(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The newest message received on every edge: its number among those of the sender, and its row of the pool."""
         return self.held_number, self.held_slot
 
     def deliver_first(self, messages: Floats) -> None:
@@ -121,11 +123,11 @@ class Delivery(Transport):
         slab = (nodes, times, order, group, starts)
         if self.fast:
             kernels.find_newest_fast(
-                slab, self.edges, newest, reach, self.rings, self.held, self.delay[0], (numbers, slots)
+                slab, self.edges, newest, reach, self.rings, self.held, self.delays[0], (numbers, slots)
             )
         else:
             kernels.find_newest(
-                slab, self.edges, newest, reach, self.rings, self.held, self.since, self.delay, self.shortest,
+                slab, self.edges, newest, reach, self.rings, self.held, self.since, self.delays, self.shortest,
                 self.fault_arrays, (numbers, slots),
             )  # fmt: skip
         level = np.zeros(count, dtype=np.intp)
@@ -161,7 +163,7 @@ class Delivery(Transport):
         at which the last one has arrived, and how many were sent."""
         ends, sent = np.empty(self.network.size), np.empty(self.network.size, dtype=np.intp)
         idle = (self.faults.idle, self.faults.idle_first)
-        kernels.round_ends(number, start, self.edges, self.delay, self.fault_arrays, idle, ends, sent)
+        kernels.round_ends(number, start, self.edges, self.delays, self.fault_arrays, idle, ends, sent)
         return float(ends.max()), int(sent.sum())
 
     def exchange(self, messages: Floats) -> Floats:
@@ -226,13 +228,13 @@ class Delivery(Transport):
             slab = (nodes, np.full(nodes.size, whole_ticks(now)), nodes, group, self.offsets)
             nothing = np.empty(0, dtype=np.int32)
             kernels.find_newest_fast(
-                slab, self.edges, self.acted - 1, self.sent_since_collection, self.rings, self.held, self.delay[0],
+                slab, self.edges, self.acted - 1, self.sent_since_collection, self.rings, self.held, self.delays[0],
                 (nothing, nothing),
             )  # fmt: skip
             oldest = kernels.mark_used_fast(self.edges, self.acted, self.rings, self.held, used)
         else:
             oldest = kernels.mark_used(
-                now, self.edges, self.acted, self.sent_since_collection, self.rings, self.held, self.since, self.delay,
+                now, self.edges, self.acted, self.sent_since_collection, self.rings, self.held, self.since, self.delays,
                 self.fault_arrays, used,
             )  # fmt: skip
         self.sent_since_collection = oldest

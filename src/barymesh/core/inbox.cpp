@@ -133,12 +133,13 @@ void sum_together(Vector<const Index> rows, const Lists& lists, Matrix<const dou
             constexpr int C = c.count;
             running.fill(0.0);
             for (Index p = 0; p < parts; ++p) {
-                for (Index k = 0; k < counts[p]; ++k) {
-                    const double* message = pool.row(messages[p * most + k]) + c.at;
-                    std::memcpy(&packed[k * C], message, C * sizeof(double));
-                    // they are next
-                    for (int line = 0; line < C; line += 8) __builtin_prefetch(message + C + line, 0, 2);
-                }
+                for (Index k = 0; k < counts[p]; ++k)
+                    std::memcpy(&packed[k * C], pool.row(messages[p * most + k]) + c.at, C * sizeof(double));
+                // the messages of the next part come from memory meanwhile
+                const Index next = p + 1 < parts ? p + 1 : 0, column = p + 1 < parts ? c.at : c.at + C;
+                for (Index k = 0; k < counts[next]; ++k)
+                    for (int line = 0; line < C; line += 8)
+                        __builtin_prefetch(pool.row(messages[next * most + k]) + column + line, 0, 2);
                 for (Index r = 0; r < rows.size; ++r) {
                     const std::uint16_t* place = &places[p * most + r * PART];
                     const Index count = lengths[p * rows.size + r];

@@ -8,10 +8,8 @@ demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
 	$(BIN)/barymesh paper all --quick --output demo/paper
 
-# one process more than cores: tests of real networks wait more than they compute
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
 test: $(VENV)/.testing
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # the site, in docs/_build/html; a warning is an error, and so is an example of the gallery that fails
 docs: $(VENV)/.docs

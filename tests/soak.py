@@ -36,6 +36,7 @@ class Soak:
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster, self.chance = cluster, random.Random(seed)
         self.context = zmq.Context()
+        self.context.linger = 0
         self.counts: dict[str, int] = {}
         # by process: memory when first seen, and now
         self.memory: dict[int, tuple[float, float]] = {}

@@ -227,32 +227,27 @@ INLINE T squared_distance(const T* a, const T* b, Index n) {
     });
 }
 
-// the largest and the smallest of n numbers, n > 0
-template <class T>
-INLINE T largest_of(const T* a, Index n) {
+// `best` of n numbers, n > 0, where best(a, b) is the better of two vectors or numbers
+template <class T, class F>
+INLINE T best_of(const T* a, Index n, F best) {
     constexpr int W = WIDTH<T>;
-    T top = a[0];
+    T found = a[0];
     Index k = 0;
     if (n >= W) {
-        auto tops = load<T>(a, Lanes<W>{0});
-        for (k = W; k + W <= n; k += W) tops = highest(tops, load<T>(a, Lanes<W>{k}));
-        for (int q = 0; q < W; ++q) top = larger(top, T(tops[q]));
+        auto lanes = load<T>(a, Lanes<W>{0});
+        for (k = W; k + W <= n; k += W) lanes = best(lanes, load<T>(a, Lanes<W>{k}));
+        for (int q = 0; q < W; ++q) found = best(found, T(lanes[q]));
     }
-    for (; k < n; ++k) top = larger(top, a[k]);
-    return top;
+    for (; k < n; ++k) found = best(found, a[k]);
+    return found;
+}
+template <class T>
+INLINE T largest_of(const T* a, Index n) {
+    return best_of(a, n, [](auto x, auto y) INLINED { return highest(x, y); });
 }
 template <class T>
 INLINE T smallest_of(const T* a, Index n) {
-    constexpr int W = WIDTH<T>;
-    T bottom = a[0];
-    Index k = 0;
-    if (n >= W) {
-        auto bottoms = load<T>(a, Lanes<W>{0});
-        for (k = W; k + W <= n; k += W) bottoms = lowest(bottoms, load<T>(a, Lanes<W>{k}));
-        for (int q = 0; q < W; ++q) bottom = smaller(bottom, T(bottoms[q]));
-    }
-    for (; k < n; ++k) bottom = smaller(bottom, a[k]);
-    return bottom;
+    return best_of(a, n, [](auto x, auto y) INLINED { return lowest(x, y); });
 }
 
 }  // namespace barymesh::INSTRUCTION_SET

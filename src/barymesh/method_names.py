@@ -1,8 +1,8 @@
 """The methods that a user can name, in a module that loads nothing; decentralized/build.py sets them up."""
 
 # those that run on a network
-NETWORK_METHODS = ("sinkhorn", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
+NETWORK_METHODS = ("sinkhorn", "rounds", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
 # those whose nodes wait for one another
 SYNCHRONOUS = ("dcwb", "gossip_sinkhorn")
 # those that have no step to choose
-WITHOUT_STEP = ("sinkhorn", "gossip_sinkhorn")
+WITHOUT_STEP = ("sinkhorn", "rounds", "gossip_sinkhorn")

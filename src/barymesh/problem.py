@@ -41,6 +41,7 @@ from barymesh.support.points import Support
 
 if TYPE_CHECKING:
     from barymesh.oracle.base import Oracle
+    from barymesh.oracle.bounds import ProductCosts
 
 Floats = NDArray[np.float64]
 # masses below this are left out in that precision: they would underflow, and all together are below its rounding
@@ -305,6 +306,15 @@ class Problem:
         """
         return largest_cost(self.atoms, self.support, self.cost)
 
+    @cached_property
+    def product_costs(self) -> ProductCosts:
+        """The costs of product plans, for certificates."""
+        from barymesh.oracle.bounds import ProductCosts, SquaredProductCosts
+
+        if self.cost.squared:
+            return SquaredProductCosts(self.largest_cost(), self.atoms, self.support)
+        return ProductCosts(self.largest_cost())
+
     def share_outside(self) -> float:
         """How much of the measures' mass the support does not reach.
 
@@ -347,6 +357,11 @@ class Problem:
     def work(self) -> Work:
         """What an iteration of the exact solver takes; as text, with what can be done about it."""
         return work(self.atoms, self.support, self.cost)
+
+
+def support_cost(problem: Problem) -> float:
+    """The largest cost between two points of the support, which every node knows; of a cost matrix its largest entry."""
+    return problem.cost.largest(problem.support, problem.support.points)
 
 
 def _lives_on(support: Support, measure: Measure) -> bool:

@@ -31,6 +31,13 @@ FORMAT = 2
 LEVELS = (0.1, 0.01, 0.001)
 
 
+def tv_bound(gap: float, reg: float) -> float:
+    """A bound on the total variation to the barycenter of a measure whose objective exceeds the best by ``gap`` at most:
+    ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm; NaN if the gap
+    is not known."""
+    return float(np.fmin(1.0, np.sqrt(max(gap, 0.0) / (2.0 * reg)))) if gap == gap else np.nan
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """A barycenter, its certificate, and how it was computed.
@@ -68,8 +75,9 @@ class Result:
     history : History
         What happened on the way.
     messages, bytes : int
-        What the nodes sent during the run, over each of their links: a message for every link at every activation, and
-        its bytes on the wire; 0 without a network. Copies that a fault or a transport makes are not counted.
+        What the nodes sent during the run: a message for every link at every activation, or, in rounds, for every link
+        over which there is news; and their bytes on the wire. 0 without a network. Copies that a fault or a transport
+        makes are not counted.
     recording_seconds : float
         Of ``seconds``, those that went into measuring the history.
     network : Network or None
@@ -79,6 +87,9 @@ class Result:
     node_errors : array (m,) or None
         Each node's own estimate of its distance from the barycenter (L1), from its data and the messages of its
         neighbours; None where the method has none.
+    node_gaps : array (m,) or None
+        The certified gap that each node knows, with nobody gathering anything: the objective of the barycenter that the
+        nodes agreed on exceeds the best possible by no more. NaN for nodes that do not know one, None if no node does.
 
     Examples
     --------
@@ -112,6 +123,7 @@ class Result:
     network: Network | None = None
     snapshots: NDArray[np.float32] | None = None
     node_errors: Floats | None = None
+    node_gaps: Floats | None = None
 
     @property
     def success(self) -> bool:
@@ -124,7 +136,12 @@ class Result:
 
         It is ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm.
         """
-        return float(np.fmin(1.0, np.sqrt(max(self.gap, 0.0) / (2 * self.reg)))) if self.gap == self.gap else np.nan
+        return tv_bound(self.gap, self.reg)
+
+    @property
+    def node_tv_bounds(self) -> Floats | None:
+        """The same from ``node_gaps``, ``(m,)``."""
+        return None if self.node_gaps is None else np.array([tv_bound(gap, self.reg) for gap in self.node_gaps])
 
     @property
     def message(self) -> str:
@@ -276,7 +293,7 @@ class Result:
             )
         }
         columns = {f"history_{name}": column for name, column in self.history.columns.items()}
-        optional = {"snapshots": self.snapshots, "node_errors": self.node_errors}
+        optional = {"snapshots": self.snapshots, "node_errors": self.node_errors, "node_gaps": self.node_gaps}
         extra = {name: array for name, array in optional.items() if array is not None}
         with replacing(target) as file:
             np.savez_compressed(

@@ -18,6 +18,7 @@ from barymesh.extras import needs
 from barymesh.measures import Atoms, Histogram
 from barymesh.oracle import Oracle
 from barymesh.oracle.atoms import AtomOracle
+from barymesh.oracle.bounds import ProductCosts
 from barymesh.oracle.groups import GroupedOracle
 from barymesh.problem import Problem
 from barymesh.result import Result
@@ -246,12 +247,12 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             fading = 0.0 if self.half_life is None else 1.0 / read.positive("half_life", self.half_life)
             past = self.weight_seen_ * 0.5 ** (fading * float(fresh.sum()))
         problem = self._problem(rows, self.reg_)
-        oracle, masses, largest = problem.oracle, fresh, problem.largest_cost()
+        oracle, masses, costs = problem.oracle, fresh, problem.product_costs
         if past > 0:
             oracle, kept = self._with_past(oracle)
-            masses, largest = np.concatenate([[past], fresh]), max(largest, kept)
+            masses, costs = np.concatenate([[past], fresh]), ProductCosts(max(costs.largest, kept))
         self.result_: Result = solve_oracle(
-            oracle, masses / masses.sum(), self.support_, largest, max_iter=max_iter, tol=tol
+            oracle, masses / masses.sum(), self.support_, costs, max_iter=max_iter, tol=tol
         )
         self.barycenter_ = self.result_.weights
         self.n_iter_ = self.result_.iterations

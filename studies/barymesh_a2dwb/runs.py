@@ -54,7 +54,7 @@ def find_reference(case: ExperimentPlan, reg: float, stop: Stop | None = None) -
     found = solve(oracle, problem.weights, max_iter=ITERATIONS, tol=TOL, callback=stop)
     if found.status in (Status.INTERRUPTED, Status.STOPPED):
         raise KeyboardInterrupt
-    bounds = certify(oracle, problem.weights, found.x, found.log_p, found.p, problem.largest_cost())
+    bounds = certify(oracle, problem.weights, found.x, found.log_p, found.p, problem.product_costs)
     # the dual objective is minimised: -upper is a lower bound of its optimum, and gap above that is an upper bound
     optimum = bounds.gap - bounds.upper
     return Certified(problem.support, found.p, optimum, bounds.gap, time.perf_counter() - began)

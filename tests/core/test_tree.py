@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barymesh.core import kernels, tree
 
-INTEGERS = {"id", "parent", "age", "quiet", "patience", "late"}
+INTEGERS = {"id", "parent", "age", "quiet", "patience", "late", "waited"}
 
 
 def some_tree(size=3):

@@ -45,6 +45,8 @@ class Node:
     whole: float
     residual: float
     done: float
+    rounds: float
+    waited: int
     target: list[float]
 
     @property
@@ -80,6 +82,7 @@ class Message:
     whole: float
     residual: float
     done: float
+    rounds: float
     report: Report
     target: list[float]
 
@@ -95,6 +98,11 @@ def update(node: Node, beat: int, received: Received, size: int) -> Report:
         return Report(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, [0.0] * size)
     attach(node, beat, received)
     report, newest = gather(node, received, size)
+    if node.waited > node.patience and not node.done:
+        # the round cannot be completed: give it up, and wait longer from now on
+        node.patience *= 2
+        make_root(node, epoch_after(node.epoch, node.id, beat))
+        return gather(node, received, size)[0]
     if newest is None or node.is_root:
         # a root makes its targets itself
         return report
@@ -103,6 +111,7 @@ def update(node: Node, beat: int, received: Received, size: int) -> Report:
         make_root(node, epoch_after(node.epoch, node.id, beat))
         return gather(node, received, size)[0]
     node.stamp, node.whole, node.residual, node.done = newest.stamp, newest.whole, newest.residual, newest.done
+    node.rounds = max(node.rounds, newest.rounds)
     node.target = list(newest.target)
     return report
 
@@ -166,7 +175,12 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
 
     A child that refers to a target much older than the node's own is late, and left out: it may have crashed. If late
     children still make progress, they are only slow, and the node raises its ``lag``.
+
+    In rounds no child is left out: a child is late as long as its report does not refer to the node's own target, and
+    ``waited`` counts the activations in which no late child has shown that it is alive. A target is taken from the
+    parent only, and the news that the network works in rounds goes up the tree too.
     """
+    in_rounds = node.rounds > 0.0
     report = Report(weight=0.0, error=0.0, oldest=FAR, covered=1.0, check=0.0, children=0.0, sums=[0.0] * size)
     newest, newest_stamp = None, node.stamp
     late, late_stamps = 0, 0.0
@@ -177,9 +191,13 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
         known = m is not None and m.epoch > 0.0
         report.check += node_hash(node.id) - node_hash(m.sender) if known else MISSING_CHECK
         in_tree = known and m.epoch == node.epoch and m.root == node.root
-        if in_tree and m.stamp > newest_stamp:
+        if in_tree and m.stamp > newest_stamp and (not in_rounds or m.sender == node.parent):
             newest, newest_stamp = m, m.stamp
-        if in_tree and m.parent == node.id and node.stamp - m.stamp > node.lag:
+        if in_rounds:
+            if in_tree and m.parent == node.id and m.report.oldest < node.stamp:
+                late += 1
+                late_stamps += m.beat
+        elif in_tree and m.parent == node.id and node.stamp - m.stamp > node.lag:
             if m.stamp >= 0.0:
                 late += 1
                 late_stamps += m.stamp
@@ -190,6 +208,7 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
                 report.covered = 0.0
         elif m.parent == node.id:
             child = m.report
+            node.rounds = max(node.rounds, m.rounds)
             report.children += 1.0
             report.weight += child.weight
             report.error = max(report.error, child.error)
@@ -197,7 +216,10 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
             report.covered = min(report.covered, child.covered)
             report.check += child.check
             report.sums = [a + b for a, b in zip(report.sums, child.sums, strict=True)]
-    if late < node.late or (late == node.late and late_stamps > node.late_stamps):
+    if in_rounds:
+        alive = (late, late_stamps) != (node.late, node.late_stamps)
+        node.waited = 0 if late == 0 or alive else node.waited + 1
+    elif late < node.late or (late == node.late and late_stamps > node.late_stamps):
         node.lag *= 2.0
     node.late, node.late_stamps = late, late_stamps
     return report, newest
@@ -213,7 +235,7 @@ def make_root(node: Node, epoch: float) -> None:
 def forget_root(node: Node) -> None:
     """The node has no target of its new root yet."""
     node.stamp, node.done, node.changed = -1.0, 0.0, NEVER_CHANGED
-    node.late, node.late_stamps = 0, 0.0
+    node.late, node.late_stamps, node.waited = 0, 0.0, 0
 
 
 def epoch_after(newest: float, node: int, beat: int) -> float:

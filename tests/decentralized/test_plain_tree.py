@@ -61,9 +61,9 @@ class Run:
                     getattr(algorithm, kind)(state, node)
             everybody = self.host.batch(k)
             batch = Batch(rows, everybody.counts[rows], everybody.steps[rows])
-            messages = self.host.activate(batch)
-            self.host.send(batch, messages)
-        return messages
+            outgoing = self.host.activate(batch)
+            self.host.send(batch, outgoing)
+        return outgoing.messages
 
 
 @given(
@@ -109,6 +109,7 @@ FIELDS = {
     "parent_beat": [-1.0, 0.0, 1.0], "stamp": [-1.0, 0.0, 3.0, 4.0, 9.0], "age": range(5), "quiet": range(5),
     "patience": range(1, 5), "lag": [1.0, 2.0, 4.0], "late": range(3), "late_stamps": [0.0, 3.0, 4.0, 9.0],
     "changed": [-2.0, -1.0, 0.0, 3.0], "whole": [0.0, 1.0], "residual": [0.0, 0.5, 2.0], "done": [0.0, 0.0, 1.0, 4.0],
+    "rounds": [0.0, 1.0], "waited": range(5),
     "sender": range(5), "beat": [-1.0, 0.0, 1.0], "weight": [0.1, 0.7, 3.0], "error": [0.0, 0.3, 2.0],
     "oldest": [-1.0, 3.0, plain_tree.FAR], "covered": [0.0, 1.0], "check": [0.0, -5.0, 2.0**52], "children": [0.0, 2.0],
 }  # fmt: skip

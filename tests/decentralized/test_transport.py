@@ -45,8 +45,8 @@ class Part(Transport):
     def receive(self, batch):
         return self.whole.receive(self._of_all(batch))
 
-    def send(self, batch, messages, receivers):
-        self.whole.send(self._of_all(batch), messages, receivers)
+    def send(self, batch, messages, receivers, links=None):
+        self.whole.send(self._of_all(batch), messages, receivers, links)
 
     def _of_all(self, batch):
         return Batch(self.ids[batch.rows], batch.counts, batch.steps)
@@ -207,7 +207,7 @@ def test_what_hosts_know_is_what_all_know_together(method):
             )
 
 
-@pytest.mark.parametrize("method", ASYNCHRONOUS)
+@pytest.mark.parametrize("method", [method for method in ASYNCHRONOUS if method != "rounds"])
 def test_every_link_carries_a_message_at_every_activation(method):
     """And its bytes are those of a frame with the numbers that its receiver gets."""
     size = 5
@@ -218,13 +218,13 @@ def test_every_link_carries_a_message_at_every_activation(method):
     expected = 0
     for k in range(20):
         batch = host.batch(k)
-        messages = host.activate(batch)
-        for node, receiver in enumerate(algorithm.private_receivers(messages)):
+        outgoing = host.activate(batch)
+        for node, receiver in enumerate(outgoing.receivers):
             for neighbour in graph.neighbours_of(node):
                 expected += len(
-                    message_format.encode(node, 1, k, messages[node], with_private=bool(neighbour == receiver))
+                    message_format.encode(node, 1, k, outgoing.messages[node], with_private=bool(neighbour == receiver))
                 )
-        host.send(batch, messages)
+        host.send(batch, outgoing)
     assert host.traffic.messages == 20 * size * (size - 1)
     assert host.traffic.bytes == expected
 

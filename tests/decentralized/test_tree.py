@@ -277,7 +277,7 @@ def test_messages_keep_the_bounds_they_promise(seed, network):
         if k in (60, 170):
             algorithm.reset(host.state, seed % size)
         batch = host.batch(k)
-        messages = host.activate(batch)
-        assert (messages >= lower).all()
-        assert (messages <= upper).all()
-        host.send(batch, messages)
+        outgoing = host.activate(batch)
+        assert (outgoing.messages >= lower).all()
+        assert (outgoing.messages <= upper).all()
+        host.send(batch, outgoing)

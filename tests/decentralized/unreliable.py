@@ -19,11 +19,11 @@ class Unreliable(MemoryTransport):
             self._deliver(*self.waiting.pop(int(self.rng.integers(min(self.reach, len(self.waiting))))))
         return super().receive(batch)
 
-    def send(self, batch, messages, receivers):
-        self.waiting.append((batch, messages.copy(), receivers))
+    def send(self, batch, messages, receivers, links=None):
+        self.waiting.append((batch, messages.copy(), receivers, links))
 
-    def _deliver(self, batch, messages, receivers):
+    def _deliver(self, batch, messages, receivers, links):
         rows, slots = self.rows.copy(), self.slots.copy()
-        super().send(batch, messages, receivers)
+        super().send(batch, messages, receivers, links)
         lost = np.flatnonzero(self.rng.random(slots.size) < 0.2)
         self.rows[1 + lost], self.slots[lost] = rows[1 + lost], slots[lost]

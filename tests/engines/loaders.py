@@ -47,7 +47,7 @@ def check_certificate(result: bm.Result, measures: list[bm.Measure]) -> None:
     problem = bm.Problem.create(measures, POINTS, reg=result.reg)
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
     x = (result.duals - problem.weights @ result.duals) / problem.reg
-    bounds = certify(oracle, problem.weights, x, oracle.evaluate(x)[1], result.weights, problem.largest_cost())
+    bounds = certify(oracle, problem.weights, x, oracle.evaluate(x)[1], result.weights, problem.product_costs)
     np.testing.assert_allclose(result.value - result.gap, bounds.lower, rtol=0, atol=1e-9)
     # each worker needs the largest cost of its own measures only
     assert bounds.lower < result.value <= bounds.upper + 1e-9

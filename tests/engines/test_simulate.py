@@ -13,6 +13,7 @@ from barymesh.core import tree
 from barymesh.decentralized.build import choose_step, smoothness
 from barymesh.errors import DriftWarning, FileError, NetworkError, NumericalError
 from barymesh.gradients.batch_size import GrowingBatch
+from barymesh.methods.rounds import Order, Rounds
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, Loss, Periodic, Poisson
@@ -238,7 +239,8 @@ def test_three_messages_an_activation_on_a_complete_graph_of_four():
     assert result.activations == 4 * 20
     assert result.messages == 3 * result.activations
     with_sums = result.activations * 3 // 4
-    public, private = wire.frame_bytes(tree.HEADER + n), wire.frame_bytes(tree.HEADER + 3 * n)
+    public = wire.frame_bytes(tree.HEADER + n + len(Order))
+    private = public + 8 * (2 * n + Rounds.SCALARS)
     assert result.bytes == (result.messages - with_sums) * public + with_sums * private
     history = result.history
     np.testing.assert_array_equal(history["messages"], 3 * history["activations"])
@@ -251,9 +253,10 @@ def test_the_leaves_of_a_star_send_their_sums_to_the_hub():
         MEASURES, SUPPORT, reg=0.2, network="star", duration=2.0, tol=0, schedule=Periodic(0.5, 0.0),
         delays=Constant(0.0), progress=False,
     )  # fmt: skip
-    rounds, n = result.activations // 5, SUPPORT.size
-    assert result.messages == rounds * 8
-    assert result.bytes == rounds * (4 * wire.frame_bytes(tree.HEADER + n) + 4 * wire.frame_bytes(tree.HEADER + 3 * n))
+    times, n = result.activations // 5, SUPPORT.size
+    assert result.messages == times * 8
+    public = wire.frame_bytes(tree.HEADER + n + len(Order))
+    assert result.bytes == times * (8 * public + 4 * 8 * (2 * n + Rounds.SCALARS))
 
 
 @pytest.mark.parametrize(("method", "numbers"), [("a2dwb", 12), ("a2dwb_conserving", 25)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from itertools import pairwise
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,7 +34,7 @@ def bounds_at(problem, oracle, x, p=None):
         mean = problem.weights @ log_p
         p = np.exp(mean - mean.max())
         p /= p.sum()
-    return certify(oracle, problem.weights, x, log_p, p, problem.largest_cost()), p
+    return certify(oracle, problem.weights, x, log_p, p, problem.product_costs), p
 
 
 def true_objective(problem, p):
@@ -130,18 +132,20 @@ def test_the_certificate_is_a_sum_over_the_nodes(seed, steps, cuts, drift):
     count, n = int(rng.integers(1, 160)), 12
     measures = [bm.Empirical(rng.random((int(rng.integers(1, 6)), 1))) for _ in range(count)]
     problem = bm.Problem.create(measures, rng.random((n, 1)), reg=0.05, weights=rng.uniform(0.1, 1, count))
-    oracle, largest = problem.oracle, problem.largest_cost()
+    oracle = problem.oracle
     found = solve(oracle, problem.weights, max_iter=steps, tol=0)
     # potentials that do not quite sum to zero must count too
     x = found.x + drift * rng.normal(size=(1, n))
     log_p = oracle.evaluate(x)[1]
-    whole = certify(oracle, problem.weights, x, log_p, found.p, largest)
+    with mock.patch("barymesh.exact.certificate.BATCH_NUMBERS", 64 * n):
+        whole = certify(oracle, problem.weights, x, log_p, found.p, problem.product_costs)
     places = np.split(np.arange(count), sorted({cut % (count + 1) for cut in cuts} - {0, count}))
     total, mean = Certificate(0.0, 0.0), np.zeros(n)
     for nodes in places:
         own = build_oracle([problem.atoms[k] for k in nodes], problem.support, problem.cost, problem.reg)
         weights = problem.weights[nodes]
-        total += node_bounds(own, weights, x[nodes], log_p[nodes], found.p, largest)
+        costs = problem.part(nodes, weights).product_costs
+        total += node_bounds(own, weights, x[nodes], log_p[nodes], found.p, costs)
         mean += weights @ x[nodes]
     together = completed(total, mean, problem.reg)
     scale = 1e-12 * (1 + np.abs(problem.reg * x).max())

@@ -57,7 +57,7 @@ Ages ages_to_look_up(Vector<const Index> newest, Index reach, const Rings& rings
         const auto sent = [&](Index age) { return rings.time(j, (newest[j] - age) & rings.mask()); };
         const Index count = smaller(reach, newest[j] + 1);
         while (unsure < count && sent(unsure) >= known) ++unsure;
-        while (first > count || (first > 0 && sent(first - 1) <= possible)) --first;
+        while (first > count || (first > 0 && (sent(first - 1) <= possible || sent(first - 1) >= FOREVER))) --first;
     }
     const Index stop = smaller(unsure + 1, reach);
     return {smaller(first, stop), stop};
@@ -72,9 +72,10 @@ struct Recent {
 
 INLINE Recent recent_message(const Rings& rings, Index j, Index newest, Index age, double base) {
     const Index number = newest - age, place = number & rings.mask();
-    const auto ticks = static_cast<Index>((rings.time(j, place) - base) * TICKS);
-    // a message that does not exist never arrives
-    const Index sent = number >= 0 && age <= rings.mask() ? larger(ticks, LONG_AGO) : FAR_AHEAD;
+    const double time = rings.time(j, place);
+    // a message that does not exist, or was never sent, never arrives
+    const bool exists = number >= 0 && age <= rings.mask() && time < FOREVER;
+    const Index sent = exists ? larger(static_cast<Index>((time - base) * TICKS), LONG_AGO) : FAR_AHEAD;
     return {static_cast<std::int32_t>(number), rings.slot(j, place), static_cast<std::int32_t>(sent),
             number_key(number)};
 }
@@ -378,7 +379,8 @@ Index mark_used_fast(Edges edges, Vector<const Index> acted, Rings rings, Newest
     for (Index j = 0; j < acted.size; ++j) {
         oldest = larger(oldest, acted[j] - 1 - oldest_held[j]);
         for (Index message = oldest_held[j] + 1; message < acted[j]; ++message)
-            used[rings.slot(j, message & rings.mask())] = true;
+            if (const Index place = message & rings.mask(); rings.time(j, place) < FOREVER)
+                used[rings.slot(j, place)] = true;
     }
     return oldest;
 }

@@ -43,19 +43,20 @@ double l1_distance(Vector<const double> log_p, Vector<const double> log_q) {
     return distance(log_p, log_q, memory.data, memory.data + log_p.size);
 }
 
-// `l1_distance` of the measures of the nodes (b,), whose logarithms are h (b, n), from their targets in `target` (k, n);
-// `unknown` for nodes whose target is not known.
+// `l1_distance` of the measures of the nodes (b,), whose logarithms are h (b, n), from their targets, the first n columns
+// of `target` (k, n or more); `unknown` for nodes whose target is not known.
 void l1_distances(Vector<const Index> nodes, Vector<const bool> known, double unknown, Matrix<const double> h,
                   Matrix<const double> target, Vector<double> out) {
     const auto work = [&](Index begin, Index end) {
         const Buffer<double> p(h.columns), q(h.columns);
         for (Index row = begin; row < end; ++row)
-            out[row] = known[row] ? distance(h[row], target[nodes[row]], p.data, q.data) : unknown;
+            out[row] = known[row] ? distance(h[row], target[nodes[row]].slice(0, h.columns), p.data, q.data) : unknown;
     };
     parallel(nodes.size, static_cast<double>(h.columns) * 2.0, work);
 }
 
-// x_i += relaxation_i (target_i - h_i), with its mean removed, for the rows `nodes` (b,) of all but h (b, n).
+// x_i += relaxation_i (target_i - h_i), with its mean removed, for the rows `nodes` (b,) of all but h (b, n); `target`
+// (k, n or more).
 void move_potentials(Vector<const Index> nodes, Vector<const double> relaxation, Matrix<const double> h,
                      Matrix<const double> target, Matrix<double> x) {
     const Index n = h.columns;

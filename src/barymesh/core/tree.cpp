@@ -40,7 +40,7 @@ double epoch_after(double newest, Index i, Index beat) {
 // Discards what the node in row i has from its last root: it has no target of the new one yet.
 void forget_root(const Tree& t, Index i) {
     t.stamp[i] = -1.0, t.done[i] = 0.0, t.changed[i] = NEVER_CHANGED;
-    t.late[i] = 0, t.late_stamps[i] = 0.0;
+    t.late[i] = 0, t.late_stamps[i] = 0.0, t.waited[i] = 0;
 }
 
 // Chooses the parent of the node in row i from the headers of its neighbours.
@@ -113,9 +113,14 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
 //
 // A child that refers to a target much older than the node's own is late, and left out: it may have crashed. If late
 // children still make progress, they are only slow, and the node raises its `lag`.
+//
+// In rounds no child is left out: a child is late as long as its report does not refer to the node's own target, and
+// `waited` counts the activations in which no late child has shown that it is alive. A target is taken from the parent
+// only, and the news that the network works in rounds goes up the tree too.
 const double* gather(const Tree& t, Index i, const Received& received, double* header, Vector<double> sums) {
     const Index me = t.id[i];
-    const double hash = node_hash(me);
+    const double hash = node_hash(me), parent = static_cast<double>(t.parent[i]);
+    const bool in_rounds = t.rounds[i] > 0.0;
     header[WEIGHT] = 0.0, header[ERROR] = 0.0, header[OLDEST] = FAR, header[COVERED] = 1.0;
     header[CHECK] = 0.0, header[CHILDREN] = 0.0;
     for (Index k = 0; k < sums.size; ++k) sums[k] = 0.0;
@@ -128,8 +133,13 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
         const bool present = message[EPOCH] > 0.0, child = message[PARENT] == static_cast<double>(me);
         header[CHECK] += present ? hash - node_hash(static_cast<Index>(message[SENDER])) : MISSING_CHECK;
         bool here = present && message[EPOCH] == t.epoch[i] && message[ROOT] == t.root[i];
-        if (here && message[STAMP] > freshest) freshest = message[STAMP], source = message;
-        if (here && child && t.stamp[i] - message[STAMP] > t.lag[i]) {
+        if (here && message[STAMP] > freshest && (!in_rounds || message[SENDER] == parent))
+            freshest = message[STAMP], source = message;
+        if (here && child && in_rounds && message[OLDEST] < t.stamp[i]) {
+            late += 1;
+            late_stamps += message[BEAT];
+        }
+        if (here && child && !in_rounds && t.stamp[i] - message[STAMP] > t.lag[i]) {
             if (message[STAMP] >= 0.0) {
                 late += 1;
                 late_stamps += message[STAMP];
@@ -142,6 +152,7 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
             continue;
         }
         if (!child) continue;
+        t.rounds[i] = larger(t.rounds[i], message[ROUNDS]);
         header[CHILDREN] += 1.0;
         header[WEIGHT] += message[WEIGHT];
         header[ERROR] = larger(header[ERROR], message[ERROR]);
@@ -152,7 +163,10 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
             store(sums.data, l, load<double>(sums.data, l) + load<double>(message + HEADER, l));
         });
     }
-    if (late < t.late[i] || (late == t.late[i] && late_stamps > t.late_stamps[i])) t.lag[i] *= 2.0;
+    if (in_rounds)
+        t.waited[i] = late > 0 && late == t.late[i] && late_stamps == t.late_stamps[i] ? t.waited[i] + 1 : 0;
+    else if (late < t.late[i] || (late == t.late[i] && late_stamps > t.late_stamps[i]))
+        t.lag[i] *= 2.0;
     t.late[i] = late, t.late_stamps[i] = late_stamps;
     return source;
 }
@@ -162,6 +176,13 @@ void update_node(const Tree& t, Index i, Index beat, const Received& received, V
                  Vector<double> sums) {
     attach(t, i, beat, received);
     const double* source = gather(t, i, received, header, sums);
+    if (t.waited[i] > t.patience[i] && t.done[i] == 0.0) {
+        // the round cannot be completed: give it up, and wait longer from now on
+        t.patience[i] *= 2;
+        become_root(t, i, epoch_after(t.epoch[i], t.id[i], beat));
+        gather(t, i, received, header, sums);
+        return;
+    }
     if (!source || t.parent[i] == t.id[i]) return;
     if (source[DONE] > 0.0 && source[DONE] - 1.0 <= t.changed[i]) {
         // the decision to stop was made before this node's measure changed
@@ -170,7 +191,7 @@ void update_node(const Tree& t, Index i, Index beat, const Received& received, V
         return;
     }
     t.stamp[i] = source[STAMP], t.whole[i] = source[WHOLE], t.done[i] = source[DONE];
-    t.residual[i] = source[RESIDUAL];
+    t.residual[i] = source[RESIDUAL], t.rounds[i] = larger(t.rounds[i], source[ROUNDS]);
     std::memcpy(target.data, source + HEADER + sums.size, target.size * sizeof(double));
 }
 

@@ -6,8 +6,8 @@
 // FIELD(name) for the fields of the header, in the order of their columns
 #define HEADER_FIELDS(FIELD)                                                                                       \
     FIELD(SENDER) FIELD(EPOCH) FIELD(AWAY) FIELD(ROOT) FIELD(DISTANCE) FIELD(PARENT) FIELD(BEAT) FIELD(STAMP)      \
-    FIELD(WHOLE) FIELD(RESIDUAL) FIELD(DONE) FIELD(WEIGHT) FIELD(ERROR) FIELD(OLDEST) FIELD(COVERED) FIELD(CHECK)  \
-    FIELD(CHILDREN)
+    FIELD(WHOLE) FIELD(RESIDUAL) FIELD(DONE) FIELD(ROUNDS) FIELD(WEIGHT) FIELD(ERROR) FIELD(OLDEST) FIELD(COVERED) \
+    FIELD(CHECK) FIELD(CHILDREN)
 
 // FIELD(type, name) for the fields of a Tree
 #define TREE_FIELDS(FIELD)                                                                                         \
@@ -15,7 +15,7 @@
     FIELD(double, root) FIELD(double, distance) FIELD(Index, parent) FIELD(double, parent_beat)                    \
     FIELD(double, stamp) FIELD(Index, age) FIELD(Index, quiet) FIELD(Index, patience) FIELD(double, lag)           \
     FIELD(Index, late) FIELD(double, late_stamps) FIELD(double, changed) FIELD(double, whole)                      \
-    FIELD(double, residual) FIELD(double, done)
+    FIELD(double, residual) FIELD(double, done) FIELD(double, rounds) FIELD(Index, waited)
 
 namespace barymesh {
 

@@ -7,7 +7,8 @@ summed, nor what a target is. The fields of the header, where a *beat* counts th
   it does not take part; ROOT, the root's key; DISTANCE to the root; PARENT; BEAT of the sender
 - about the target, passed on along with it: STAMP, the root's beat when it made the target, -1 for
   none; WHOLE, the target comes from a tree that covered all nodes; RESIDUAL, see ``SpanningTree.node_errors``; DONE,
-  the network has converged: one more than the stamp that the decision rests on, 0 for no
+  the network has converged: one more than the stamp that the decision rests on, 0 for no; ROUNDS, the network works in
+  rounds: the root makes a new target only when all reports refer to the last one
 - about the sender's subtree: WEIGHT, the sum of the weights; ERROR, the largest error; OLDEST, the stamp of the oldest
   target that any of its nodes refers to; COVERED, all neighbours of its nodes are in the tree or have timed out;
   CHECK, a checksum, 0 exactly if each of them is in the sums once; CHILDREN of the sender itself
@@ -28,8 +29,8 @@ Integers = NDArray[np.int64]
 # the columns of the header, in the order of kernels.HEADER_FIELDS
 HEADER = len(kernels.HEADER_FIELDS)
 (
-    SENDER, EPOCH, AWAY, ROOT, DISTANCE, PARENT, BEAT, STAMP, WHOLE, RESIDUAL, DONE, WEIGHT, ERROR, OLDEST, COVERED,
-    CHECK, CHILDREN,
+    SENDER, EPOCH, AWAY, ROOT, DISTANCE, PARENT, BEAT, STAMP, WHOLE, RESIDUAL, DONE, ROUNDS, WEIGHT, ERROR, OLDEST,
+    COVERED, CHECK, CHILDREN,
 ) = range(HEADER)  # fmt: skip
 
 
@@ -56,3 +57,5 @@ class Tree(NamedTuple):
     whole: Floats
     residual: Floats
     done: Floats
+    rounds: Floats
+    waited: Integers

@@ -121,14 +121,20 @@ class Algorithm(ABC, Generic[S]):
         neighbours' messages; None if the method has none."""
         return None
 
+    def gaps(self, state: S) -> Floats:
+        """``(k,)``: the certified gap that each node knows; NaN if it knows none."""
+        return np.full(self.nodes.count, np.nan)
+
 
 class AsynchronousAlgorithm(Algorithm[S]):
     """Nodes act on the messages they have received by then. A newer message of a node replaces an older one.
 
     ``private``: the columns of a message that are meant for one receiver only, see ``private_receivers``.
+    ``selective``: messages may go to some neighbours only, or to none, see ``recipients``.
     """
 
     private = slice(0, 0)
+    selective = False
 
     @abstractmethod
     def first_messages(self, state: S) -> Floats:
@@ -143,6 +149,12 @@ class AsynchronousAlgorithm(Algorithm[S]):
         """``(b,)``: the id of the neighbour that gets the private columns of each message ``(b, width)``, -1 for
         none."""
         return np.full(len(messages), -1, dtype=np.int64)
+
+    def recipients(self, state: S, batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
+        """For the messages ``(b, width)`` that the batch has just made of the ``inbox``: over which links they are sent,
+        in the order of ``inbox.slots``, one node's neighbours after the other's; None for all. What a message tells
+        neighbours that do not get it is nothing that they act on."""
+        return None
 
     def bounds(self) -> tuple[Floats, Floats]:
         """``lower, upper (width,)``: no node that works as it should sends numbers outside of these."""

@@ -23,7 +23,7 @@ from barymesh.gradients.batch_size import BatchSize, GrowingBatch
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
-from barymesh.methods.entropic import Entropic
+from barymesh.methods.rounds import Rounds, needs_rounds
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
 
@@ -52,7 +52,15 @@ def build_algorithm(
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
     if method == "sinkhorn":
-        return SpanningTree(Entropic(problem, _log_gradients(batch, problem)), nodes, tol)
+        gradients = _log_gradients(batch, problem)
+        careful = gradients.final and needs_rounds(problem)
+        return SpanningTree(Rounds(problem, gradients, nodes.size, from_start=careful), nodes, tol)
+    if method == "rounds":
+        if batch not in (None, "exact"):
+            raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
+        rounds = Rounds(problem, ExactLogGradients(problem), nodes.size, from_start=True)
+        rounds.name = method
+        return SpanningTree(rounds, nodes, tol)
     if method == "gossip_sinkhorn":
         return GossipSinkhorn(nodes, _log_gradients(batch, problem))
     points, network = problem.support.size, nodes.network

@@ -36,17 +36,18 @@ class Traffic:
 @dataclass(frozen=True)
 class View:
     """What nodes know: their ``duals (k, n)``, the ``values (k,)`` of their dual functions there, their ``estimates (k,
-    n)`` of the barycenter, and their own estimates of the distance from it, ``errors (k,)`` in L1, NaN where
-    there is none."""
+    n)`` of the barycenter, their own estimates of the distance from it, ``errors (k,)`` in L1, and the certified
+    ``gaps (k,)`` that they know, NaN where there is none."""
 
     duals: Floats
     values: Floats
     estimates: Floats
     errors: Floats
+    gaps: Floats
 
     def part(self, rows: Indices) -> View:
         """What the nodes in these rows know."""
-        return View(self.duals[rows], self.values[rows], self.estimates[rows], self.errors[rows])
+        return View(self.duals[rows], self.values[rows], self.estimates[rows], self.errors[rows], self.gaps[rows])
 
     def barycenter(self, weights: Floats) -> Floats:
         """``(n,)``: the mean of the estimates with these weights ``(k,)``."""
@@ -57,6 +58,15 @@ class View:
         """``(k, n)``: the duals in units of reg, without their mean: the bounds of a certificate hold for duals with
         ``sum_i w_i lam_i = 0`` only."""
         return np.asarray((self.duals - weights @ self.duals) / reg)
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """The ``messages (b, width)`` of a batch; ``receivers`` and ``links`` as for ``Transport.send``."""
+
+    messages: Floats
+    receivers: NDArray[np.int64]
+    links: NDArray[np.bool_] | None
 
 
 class Host(Generic[S]):
@@ -83,22 +93,26 @@ class Host(Generic[S]):
         steps = usual * self.nodes.size + self.nodes.ids
         return Batch(np.arange(self.nodes.count), self.counts.copy(), steps)
 
-    def activate(self, batch: Batch) -> Floats:
-        """The nodes of the batch act on what they have received. Returns their messages ``(b, width)``, which are
-        counted but not sent yet: what they depend on may have to be stored first, and the counts with it."""
-        messages = self.algorithm.activate(self.state, batch, self.transport.receive(batch))
+    def activate(self, batch: Batch) -> Outgoing:
+        """The nodes of the batch act on what they have received. Returns their messages, which are counted but not sent
+        yet: what they depend on may have to be stored first, and the counts with it."""
+        inbox = self.transport.receive(batch)
+        messages = self.algorithm.activate(self.state, batch, inbox)
         self.counts[batch.rows] += 1
-        private = self.algorithm.private
         receivers = self.algorithm.private_receivers(messages)
-        self.traffic.add(
-            int(self.nodes.degrees[batch.rows].sum()), self.algorithm.width, private.stop - private.start,
-            int((receivers >= 0).sum()),
-        )  # fmt: skip
-        return messages
+        links = self.algorithm.recipients(self.state, batch, inbox, messages)
+        private, degrees = self.algorithm.private, self.nodes.degrees[batch.rows].astype(np.intp)
+        if links is None:
+            count, told = int(degrees.sum()), int((receivers >= 0).sum())
+        else:
+            ids = np.concatenate([self.nodes.network.neighbours_of(int(node)) for node in self.nodes.ids[batch.rows]])
+            count, told = int(links.sum()), int((links & (ids == np.repeat(receivers, degrees))).sum())
+        self.traffic.add(count, self.algorithm.width, private.stop - private.start, told)
+        return Outgoing(messages, receivers, links)
 
-    def send(self, batch: Batch, messages: Floats) -> None:
+    def send(self, batch: Batch, outgoing: Outgoing) -> None:
         """Send what ``activate`` returned."""
-        self.transport.send(batch, messages, self.algorithm.private_receivers(messages))
+        self.transport.send(batch, outgoing.messages, outgoing.receivers, outgoing.links)
 
     def act(self, batch: Batch) -> None:
         """Act and send."""
@@ -135,7 +149,9 @@ def view_of(algorithm: Algorithm[S], state: S, problem: Problem, steps: int, rec
         known = problem.part(measures, problem.weights[rows], atoms)
         values, estimates = known.float64_oracle.value_and_gradient(duals)
     errors = algorithm.node_errors(state)
-    return View(duals, values, estimates, np.full(len(duals), np.nan) if errors is None else errors)
+    if errors is None:
+        errors = np.full(len(duals), np.nan)
+    return View(duals, values, estimates, errors, algorithm.gaps(state))
 
 
 def known_problem(algorithm: Algorithm[S], state: S, problem: Problem, rows: Indices) -> Problem:

@@ -17,6 +17,8 @@ from barymesh.decentralized.algorithm import Batch, Floats
 from barymesh.decentralized.inbox import NO_MESSAGE, Inbox, ListedInbox
 from barymesh.network.topology import Network
 
+Links = NDArray[np.bool_]
+
 
 class Transport(ABC):
     """Carries the newest message of every node to its neighbours."""
@@ -26,9 +28,10 @@ class Transport(ABC):
         """What the nodes of the batch have received by now."""
 
     @abstractmethod
-    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
-        """Send the messages ``(b, width)`` of the nodes of the batch to all their neighbours, the private columns of
-        each only to the neighbour with the id ``receivers (b,)``, -1 for none."""
+    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: Links | None = None) -> None:
+        """Send the messages ``(b, width)`` of the nodes of the batch to their neighbours, the private columns of each
+        only to the neighbour with the id ``receivers (b,)``, -1 for none. ``links``: over which, one node's neighbours
+        after the other's; None for all."""
 
 
 class MemoryTransport(Transport):
@@ -45,15 +48,23 @@ class MemoryTransport(Transport):
         first, last = self.network.offsets[batch.rows], self.network.offsets[batch.rows + 1]
         return ListedInbox(self.rows, self.width, self.slots, first, last)
 
-    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
-        for node, message, receiver in zip(batch.rows, messages, receivers, strict=True):
-            outgoing = slice(self.network.offsets[node], self.network.offsets[node + 1])
+    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: Links | None = None) -> None:
+        chosen = chosen_links(links, self.network.offsets[batch.rows + 1] - self.network.offsets[batch.rows])
+        for node, message, receiver, over in zip(batch.rows, messages, receivers, chosen, strict=True):
+            outgoing = np.arange(self.network.offsets[node], self.network.offsets[node + 1])[over]
             # over the link from the node to j, row ``reverse`` of the list of what j receives
-            links = self.network.reverse[outgoing]
-            self.rows[1 + links, : self.width] = message
-            others = links[self.network.neighbours[outgoing] != receiver]
+            reached = self.network.reverse[outgoing]
+            self.rows[1 + reached, : self.width] = message
+            others = reached[self.network.neighbours[outgoing] != receiver]
             self.rows[1 + others, self.private] = 0.0
-            self.slots[links] = 1 + links
+            self.slots[reached] = 1 + reached
+
+
+def chosen_links(links: Links | None, counts: NDArray[np.intp]) -> list[Links]:
+    """For every node of a batch with so many neighbours ``(b,)`` the part of ``links`` that is its own."""
+    if links is None:
+        return [np.ones(count, dtype=bool) for count in counts]
+    return np.split(links, np.cumsum(counts)[:-1])
 
 
 def padded(width: int) -> int:

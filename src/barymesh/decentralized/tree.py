@@ -13,6 +13,11 @@ begins a new epoch, in which all nodes choose their parents anew.
 whether all nodes are in the sums. So the root knows when all nodes are within the tolerance of a target that no longer
 moves, and sends that along with it. While a node is missing, no node stops.
 
+**Rounds.** If the method can, the network may work in rounds: a node acts once on each target, and the root makes the
+next one when all reports refer to the last. Then messages are sent only if there is news: a target to the children, a
+report to the parent, and what concerns the tree to all neighbours. News that had no effect is sent again, and each node
+shows from time to time that it is alive. A round that cannot be completed ends with its epoch.
+
 **What is sent.** The sums are private: they go to the parent only. The header and the target go to all neighbours.
 """
 
@@ -28,7 +33,7 @@ from barymesh.core import kernels, tree
 from barymesh.decentralized.algorithm import LARGEST, Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
 from barymesh.measures import Atoms
-from barymesh.methods.base import UNKNOWN_ERROR, Contribution, Method
+from barymesh.methods.base import UNKNOWN_ERROR, Contribution, Method, RoundMethod
 from barymesh.network.topology import require_unweighted
 from barymesh.state import S, State
 
@@ -39,8 +44,12 @@ FORGETTING, SLOWEST, TINY = 0.9, 1.0 - 1e-3, 1e-300
 # activations without a message from the parent until a node looks for another way to the root, and beats of the root
 # that a child may be behind; they double where they prove too few
 PATIENCE = 100
-# the hub of a star must be its root: a larger degree comes first, then the smaller id
-DEGREE_STEP = 2.0**32
+# in rounds, activations after which a node shows that it is alive to all neighbours, and to those in the tree, and so
+# many more than a round takes after which it sends again what had no effect
+HEARTBEAT, ALIVE, REPEAT = 64, 20, 8
+# the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share PROGRESS
+# of the least before for so many times round the loop
+PROGRESS, STALLED, NEGLIGIBLE = 0.9, 20, 1e-9
 
 
 @dataclass
@@ -55,7 +64,12 @@ class TreeState(State, Generic[S]):
     About the target: ``stamp``, ``whole``, ``done``, ``residual``; ``settled``: there was a whole target at some time.
 
     Of a root, from the last time round the loop: ``checkpoint``, its beat then; ``moved``, how far the target went
-    since; ``loop``, the beats that it took; ``left`` and ``rate``, see ``_remaining``.
+    since; ``loop``, the beats that it took; ``left`` and ``rate``, see ``_remaining``; ``best`` and ``stalled``, see
+    ``_turn``.
+
+    In ``rounds``: ``waited``, activations without a sign of life from children that are awaited; ``solved``, the stamp
+    that the contribution refers to, in which ``solved_epoch``; ``begun``, the beat when that target came, and ``pace``,
+    the fewest beats that a round has taken in this epoch; ``sent (k, Sent)``, what was last sent.
     """
 
     own: S
@@ -84,6 +98,24 @@ class TreeState(State, Generic[S]):
     loop: Floats
     left: Floats
     rate: Floats
+    best: Floats
+    stalled: NDArray[np.int64]
+    rounds: Floats
+    waited: NDArray[np.int64]
+    solved: Floats
+    solved_epoch: Floats
+    begun: Floats
+    pace: Floats
+    sent: Floats
+
+
+# the columns of ``sent``: fields of the last message that all neighbours got, and of the last report; the stamp of the
+# last target that the children got; and the beats when each of these was sent
+TREE_FIELDS = (tree.EPOCH, tree.ROOT, tree.DISTANCE, tree.PARENT, tree.AWAY)
+REPORT_FIELDS = (tree.EPOCH, tree.PARENT, tree.OLDEST, tree.COVERED, tree.CHECK, tree.WEIGHT, tree.ROUNDS)
+SENT_TREE = slice(0, len(TREE_FIELDS))
+SENT_REPORT = slice(SENT_TREE.stop, SENT_TREE.stop + len(REPORT_FIELDS))
+SENT_STAMP, ALL_BEAT, REPORT_BEAT, STAMP_BEAT, TREE_BEAT = range(SENT_REPORT.stop, SENT_REPORT.stop + 5)
 
 
 class SpanningTree(ElasticAlgorithm[TreeState[S]]):
@@ -95,11 +127,17 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def __init__(self, method: Method[S], nodes: Nodes, tol: float = 0.0) -> None:
         require_unweighted(nodes.network, method.name)
         self.name, self.method, self.nodes = method.name, method, nodes
+        self.rounds = method if isinstance(method, RoundMethod) else None
+        self.selective = self.rounds is not None
         self.width = tree.HEADER + method.up + method.down
         self.private = slice(tree.HEADER, tree.HEADER + method.up)
         # with samples that grow there is always more to learn
         self.tol = tol if method.final else 0.0
-        self.keys = nodes.ids - DEGREE_STEP * nodes.degrees
+        # the node with the smallest key is the root: that in the centre of the network, so that no way is longer than
+        # it must be. No key is 0, which stands for a message that has not come
+        ranks = np.empty(nodes.size)
+        ranks[nodes.network.by_centrality] = np.arange(nodes.size) - nodes.size
+        self.keys = ranks[nodes.ids]
 
     def start(self) -> TreeState[S]:
         k = self.nodes.count
@@ -117,6 +155,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             changed=filled(kernels.NEVER_CHANGED), away=filled(0), newcomer=filled(0), stamp=filled(-1),
             whole=filled(0), done=filled(0), residual=filled(UNKNOWN_ERROR), settled=filled(0), checkpoint=filled(-1),
             moved=filled(np.inf), loop=filled(0), left=filled(UNKNOWN_ERROR), rate=filled(1),
+            best=filled(np.inf), stalled=counts(),
+            rounds=filled(self.rounds is not None and self.rounds.in_rounds), waited=counts(), solved=filled(-1),
+            solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, TREE_BEAT + 1), -np.inf),
         )  # fmt: skip
 
     def _tree(self, state: TreeState[S]) -> tree.Tree:
@@ -137,15 +178,46 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
             headers, sums,
         )  # fmt: skip
-        contribution = self.method.local(state.own, rows, state.target, state.stamp[rows] >= 0)
+        in_rounds = state.rounds[rows] > 0
+        fresh = self._note_targets(state, rows, batch.counts, in_rounds)
+        known, others = state.stamp[rows] >= 0, rows[~in_rounds]
+        if not in_rounds.any():
+            contribution = local = self.method.local(state.own, rows, state.target, known)
+        else:
+            assert self.rounds is not None
+            local = self.method.local(state.own, others, state.target, known[~in_rounds])
+            answer = self.rounds.respond(
+                state.own, rows[in_rounds], state.target, known[in_rounds], fresh[in_rounds]
+            )
+            contribution = _merged(in_rounds, answer, local)
         state.newcomer[rows[contribution.errors <= ARRIVED]] = 0.0
         messages = self._messages(state, rows, batch.counts, headers, sums, contribution)
         for place in np.flatnonzero(state.parent[rows] == self.nodes.ids[rows]):
-            self._answer(state, int(rows[place]), int(batch.counts[place]), messages[place])
+            act = self._next_round if in_rounds[place] else self._answer
+            act(state, int(rows[place]), int(batch.counts[place]), messages[place])
         state.settled[rows] = np.maximum(state.settled[rows], state.whole[rows])
-        moving = (state.stamp[rows] >= 0) & (state.done[rows] == 0) & (state.away[rows] == 0)
-        self.method.advance(state.own, rows, contribution, state.target, np.flatnonzero(moving))
+        moving = (state.stamp[others] >= 0) & (state.done[others] == 0) & (state.away[others] == 0)
+        # a root that has just turned to rounds has a target for that
+        moving &= state.rounds[others] == 0
+        if moving.any():
+            self.method.advance(state.own, others, local, state.target, np.flatnonzero(moving))
         return messages
+
+    def _note_targets(
+        self, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], in_rounds: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """``(b,)``: the nodes that have a new target to act on, in rounds. All contributions refer to the targets of
+        their nodes from now on."""
+        stamp, epoch = state.stamp[rows], state.epoch[rows]
+        fresh = in_rounds & (stamp >= 0) & ((state.solved[rows] != stamp) | (state.solved_epoch[rows] != epoch))
+        new_epoch = state.solved_epoch[rows] != epoch
+        state.solved[rows], state.solved_epoch[rows] = stamp, epoch
+        state.pace[rows[new_epoch]] = np.inf
+        some = rows[fresh]
+        # the first target of an epoch begins its first round
+        took = np.where(new_epoch[fresh], np.inf, beats[fresh] - state.begun[some])
+        state.pace[some], state.begun[some] = np.minimum(state.pace[some], took), beats[fresh]
+        return np.asarray(fresh)
 
     def _messages(
         self, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], headers: Floats, sums: Floats,
@@ -163,7 +235,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             (tree.ROOT, state.root[rows]), (tree.DISTANCE, state.distance[rows]),
             (tree.PARENT, state.parent[rows]), (tree.BEAT, beats), (tree.STAMP, state.stamp[rows]),
             (tree.WHOLE, state.whole[rows]), (tree.RESIDUAL, state.residual[rows]),
-            (tree.DONE, state.done[rows]),
+            (tree.DONE, state.done[rows]), (tree.ROUNDS, state.rounds[rows]),
         ):  # fmt: skip
             header[:, field] = values
         header[:, tree.WEIGHT] += counted
@@ -178,14 +250,15 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().bounds()
-        most, nodes = 2.0**53, float(self.nodes.size)
+        # every link may lack a message
+        most, nodes, links = 2.0**53, float(self.nodes.size), float(self.nodes.network.neighbours.size + 1)
         for field, least, largest in (
             (tree.SENDER, 0.0, nodes - 1), (tree.EPOCH, 0.0, most), (tree.AWAY, 0.0, 1.0),
             (tree.ROOT, -most, most), (tree.DISTANCE, 0.0, nodes), (tree.PARENT, 0.0, nodes - 1),
             (tree.BEAT, -1.0, most), (tree.STAMP, -1.0, most), (tree.WHOLE, 0.0, 1.0),
-            (tree.RESIDUAL, 0.0, UNKNOWN_ERROR), (tree.DONE, 0.0, most),
+            (tree.RESIDUAL, 0.0, UNKNOWN_ERROR), (tree.DONE, 0.0, most), (tree.ROUNDS, 0.0, 1.0),
             (tree.ERROR, 0.0, UNKNOWN_ERROR + 1e-9), (tree.OLDEST, -1.0, kernels.FAR),
-            (tree.COVERED, 0.0, 1.0), (tree.CHECK, -most, most * nodes), (tree.CHILDREN, 0.0, nodes),
+            (tree.COVERED, 0.0, 1.0), (tree.CHECK, -most, most * links), (tree.CHILDREN, 0.0, nodes),
             (tree.WEIGHT, 0.0, LARGEST),
         ):  # fmt: skip
             lower[field], upper[field] = least, largest
@@ -207,16 +280,108 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             known = header[tree.CHECK] == 0 and state.whole[row] > 0
             state.residual[row] = self._remaining(state, row, float(left)) if known else UNKNOWN_ERROR
             # nodes that have stopped do not follow this move any more
-            if self.tol > 0 and state.residual[row] + answer.moved <= self.tol:
+            close = self.tol > 0 and state.residual[row] + answer.moved <= self.tol
+            if self._turn(state, row, close, float(left), known):
+                assert self.rounds is not None
+                state.rounds[row] = 1.0
+                weight = float(header[tree.WEIGHT])
+                answer = self.rounds.begin(state.own, row, average, state.target[row], weight, close)
+            elif close:
                 state.done[row] = state.checkpoint[row] + 1.0
             state.loop[row] = beat - state.checkpoint[row]
             state.checkpoint[row], state.moved[row] = beat, 0.0
         state.moved[row] += answer.moved
-        state.target[row], state.stamp[row], state.whole[row] = answer.target, beat, float(covered)
-        header[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE]] = (
-            beat, state.whole[row], state.residual[row], state.done[row],
+        self._publish(state, row, beat, message, answer.target, bool(covered))
+
+    def _turn(self, state: TreeState[S], row: int, close: bool, left: float, known: bool) -> bool:
+        """Whether the network is to work in rounds from now on: to certify what it has found, or because it finds
+        nothing. ``left``: the distance from the barycenter, estimated if all nodes are ``known``."""
+        if self.rounds is None or not self.method.final:
+            return False
+        if not known:
+            return close
+        if left <= PROGRESS * state.best[row]:
+            state.best[row], state.stalled[row] = left, 0
+        else:
+            state.stalled[row] += 1
+        return close or (state.stalled[row] >= STALLED and left > NEGLIGIBLE)
+
+    def _next_round(self, state: TreeState[S], row: int, beat: int, message: Floats) -> None:
+        """The root's part in rounds: once all reports refer to its last target, the next one."""
+        assert self.rounds is not None
+        header = message[: tree.HEADER]
+        late = header[tree.OLDEST] < state.stamp[row]
+        if state.away[row] or state.done[row] or late or not header[tree.COVERED] > 0:
+            return
+        whole = bool(header[tree.CHECK] == 0)
+
+        def enough(left: float) -> bool:
+            state.residual[row] = self._remaining(state, row, left) if whole else UNKNOWN_ERROR
+            return bool(self.tol > 0 and state.residual[row] <= self.tol)
+
+        answer = self.rounds.order(
+            state.own, row, message[self.private] / header[tree.WEIGHT],
+            state.target[row] if state.stamp[row] >= 0 else None,
+            float(header[tree.WEIGHT]), float(header[tree.ERROR]), enough,
         )  # fmt: skip
-        message[self.private.stop :] = answer.target
+        if answer.finished and whole:
+            state.done[row] = state.stamp[row] + 1.0
+        self._publish(state, row, beat, message, answer.target, whole)
+
+    def _publish(
+        self, state: TreeState[S], row: int, beat: int, message: Floats, target: Floats, whole: bool
+    ) -> None:
+        """The root has a new target: into its state, and into its message."""
+        state.target[row], state.stamp[row], state.whole[row] = target, beat, float(whole)
+        message[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE, tree.ROUNDS]] = (
+            beat, state.whole[row], state.residual[row], state.done[row], state.rounds[row],
+        )  # fmt: skip
+        message[self.private.stop :] = target
+
+    def recipients(self, state: TreeState[S], batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
+        rows = batch.rows
+        if self.rounds is None or not (state.rounds[rows] > 0).any():
+            return None
+        counts = inbox.last - inbox.first
+        # for every link the place of its node in the batch, and what the neighbour has sent last
+        owner = np.repeat(np.arange(rows.size), counts)
+        links = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + inbox.first[owner]
+        received = inbox.rows[inbox.slots[links], : tree.HEADER].T
+        epoch, root, distance = received[tree.EPOCH], received[tree.ROOT], received[tree.DISTANCE]
+        own = messages[owner, : tree.HEADER].T
+        beats, sent = batch.counts.astype(float), state.sent[rows]
+        fields, report = messages[:, TREE_FIELDS], messages[:, REPORT_FIELDS]
+
+        def silent(*when: int) -> Floats:
+            """Activations since anything was sent to these."""
+            return np.asarray(beats - sent[:, when].max(axis=1))
+
+        # after as long as a round takes, what was sent had no effect
+        again = np.where(np.isfinite(state.pace[rows]), np.minimum(state.pace[rows], ALIVE), 0.0) + REPEAT
+        to_all = (sent[:, SENT_TREE] != fields).any(axis=1) | (silent(ALL_BEAT) >= HEARTBEAT)
+        to_all |= state.rounds[rows] == 0
+        # neighbours that do not know of this epoch, or of the way to the root through this node
+        closer = (own[tree.ROOT] < root) | ((own[tree.ROOT] == root) & (own[tree.DISTANCE] + 1.0 < distance))
+        behind = (epoch < own[tree.EPOCH]) | ((epoch == own[tree.EPOCH]) & closer)
+        behind &= (silent(ALL_BEAT, TREE_BEAT) >= REPEAT)[owner]
+        ready = (messages[:, tree.OLDEST] >= messages[:, tree.STAMP]) & (state.done[rows] == 0)
+        up = (sent[:, SENT_REPORT] != report).any(axis=1) | (ready & (silent(ALL_BEAT, REPORT_BEAT) >= again))
+        up |= silent(ALL_BEAT, REPORT_BEAT) >= ALIVE
+        down = (sent[:, SENT_STAMP] != messages[:, tree.STAMP]) | (silent(ALL_BEAT, STAMP_BEAT) >= ALIVE)
+        child = (epoch == own[tree.EPOCH]) & (root == own[tree.ROOT]) & (received[tree.PARENT] == own[tree.SENDER])
+        late = child & (received[tree.STAMP] < own[tree.STAMP]) & (silent(ALL_BEAT, STAMP_BEAT) >= again)[owner]
+        to_parent = up[owner] & (epoch > 0) & (received[tree.SENDER] == own[tree.PARENT])
+        to_children = child & (down[owner] | late)
+        for what, values, when, where in (
+            (SENT_TREE, fields, ALL_BEAT, to_all),
+            (SENT_REPORT, report, REPORT_BEAT, up | to_all),
+            (SENT_STAMP, messages[:, tree.STAMP], STAMP_BEAT, _any(to_children, owner, rows.size) | to_all),
+            (None, None, TREE_BEAT, _any(behind, owner, rows.size)),
+        ):
+            if what is not None and values is not None:
+                state.sent[rows[where], what] = values[where]
+            state.sent[rows[where], when] = beats[where]
+        return np.asarray(to_all[owner] | behind | to_parent | to_children)
 
     def _remaining(self, state: TreeState[S], row: int, left: float) -> float:
         """The remaining distance, one time round the loop ago, has shrunk to ``left``. If it keeps shrinking at this
@@ -267,8 +432,32 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def duals(self, state: TreeState[S], steps: int, received: Inbox | None = None) -> Floats:
         return self.method.duals(state.own)
 
+    def gaps(self, state: TreeState[S]) -> Floats:
+        if self.rounds is None:
+            return super().gaps(state)
+        certified = (state.done > 0) & (state.rounds > 0)
+        return np.where(certified, self.rounds.gaps(state.target), np.nan)
+
     def measures(self, state: TreeState[S]) -> NDArray[np.int64]:
         return self.method.measures(state.own)
 
     def known_atoms(self, state: TreeState[S], rows: Indices) -> list[Atoms] | None:
         return self.method.known_atoms(state.own, rows)
+
+
+def _merged(chosen: NDArray[np.bool_], some: Contribution, others: Contribution) -> Contribution:
+    """The contributions of ``chosen (b,)`` nodes, and those of the others, in the order of all."""
+    if chosen.all():
+        return some
+    parts = tuple(np.empty((chosen.size, part.shape[1])) for part in some.parts)
+    errors = np.empty(chosen.size)
+    for places, found in ((chosen, some), (~chosen, others)):
+        errors[places] = found.errors
+        for whole, part in zip(parts, found.parts, strict=True):
+            whole[places] = part
+    return Contribution(parts, errors)
+
+
+def _any(links: NDArray[np.bool_], owner: Indices, count: int) -> NDArray[np.bool_]:
+    """``(count,)``: whether any of the links of each owner is chosen."""
+    return np.asarray(np.bincount(owner, links, count) > 0)

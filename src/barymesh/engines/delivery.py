@@ -152,11 +152,20 @@ class Delivery(Transport):
         assert slab is not None
         return ListedInbox(self.pool, self.width, slab.slots, slab.first[places], slab.last[places])
 
-    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
+    def send(
+        self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: NDArray[np.bool_] | None = None
+    ) -> None:
         """Store the messages. The private columns stay in: algorithms do not read those of other nodes, and so all
-        receivers share one copy of a message."""
+        receivers share one copy of a message. Likewise a message that is sent over some links is delivered over all:
+        the other neighbours do not act on what is new in it (see ``AsynchronousAlgorithm.recipients``). One that is
+        sent over none never arrives."""
         assert self.slab is not None
         kernels.store_messages(self.slab.own[batch.places], messages, self.pool)
+        if links is not None:
+            owner = np.repeat(np.arange(batch.rows.size), np.diff(self.offsets)[batch.rows])
+            silent = np.bincount(owner, links, batch.rows.size) == 0
+            numbers = self.slab.numbers[batch.places][silent] & (self.ring_time.shape[1] - 1)
+            self.ring_time[batch.rows[silent], numbers] = kernels.FOREVER
 
     def round(self, number: int, start: float) -> tuple[float, int]:
         """All nodes send their message ``number`` to all neighbours, at time ``start`` or as soon as they can: the time

@@ -43,6 +43,7 @@ def network_result(
         network=network.among(members),
         snapshots=recorder.kept_snapshots,
         node_errors=None if np.isnan(view.errors).any() else view.errors,
+        node_gaps=None if np.isnan(view.gaps).all() else view.gaps,
     )
     if not algorithm.conserves:
         warn_of_drift(algorithm.name, result.feasibility)

@@ -15,7 +15,7 @@ from barymesh.exact.reference import Reference
 from barymesh.history import History
 from barymesh.metrics import consensus_distance, consensus_error, feasibility_residual, total_variation
 from barymesh.network.topology import Network
-from barymesh.problem import Problem
+from barymesh.problem import Problem, support_cost
 from barymesh.record import NodeDetails, Record
 from barymesh.subsample import MOST_PICTURED, evenly
 
@@ -26,6 +26,8 @@ COLUMNS = (
     "messages", "bytes",
 )  # fmt: skip
 WITH_REFERENCE = ("tv", "dual_error")
+# duals that range over more than so many times the largest cost on the support have diverged
+GROWTH = 1e9
 
 
 class Recorder:
@@ -41,6 +43,7 @@ class Recorder:
         self.pictured = evenly(network.size, MOST_PICTURED) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
         self.seconds = 0.0
+        self.limit = GROWTH * support_cost(problem)
 
     def weights(self, members: NDArray[np.bool_]) -> Floats:
         """``(m,)``, with sum 1: the weights of the nodes that are members, 0 for the others."""
@@ -59,6 +62,13 @@ class Recorder:
             raise NumericalError(
                 f"The duals are no longer finite numbers at time {now:.6g}. If a step was given, it is too large: give "
                 "a smaller one, or leave it out."
+            )
+        spread = np.ptp(view.duals, axis=1)
+        if spread.max() > self.limit:
+            raise NumericalError(
+                f"The duals of node {int(spread.argmax())} range over {spread.max():.3g} at time {now:.6g}, where those "
+                f"of a barycenter range over the largest cost at most: they grow without bound. If a step was given, it "
+                "is too large: give a smaller one, or leave it out; or use method='rounds', which cannot diverge."
             )
         mean = view.barycenter(weights)
         known = self.reference

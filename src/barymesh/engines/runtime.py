@@ -30,6 +30,7 @@ from barymesh.errors import OptionError
 from barymesh.io.atomic import replacing
 from barymesh.io.slot_file import SlotFile
 from barymesh.problem import Problem
+from barymesh.result import tv_bound
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
@@ -66,7 +67,8 @@ class Pace:
 class Snapshot:
     """What the nodes of a process know now. ``weights (k, n)``: their estimates of the barycenter; ``duals (k, n)``,
     and the ``values (k,)`` of their dual functions there; ``errors (k,)``: their own estimates of the distance
-    from the barycenter, in L1, NaN where there is none; ``activations`` of all nodes together, and the ``messages``
+    from the barycenter, in L1, and ``gaps (k,)``: those they know to be certified, with the ``tv_bounds (k,)`` that
+    follow, NaN where there is none; ``activations`` of all nodes together, and the ``messages``
     and ``bytes`` that they have sent, since they last began without their memory."""
 
     nodes: NDArray[np.intp]
@@ -74,6 +76,8 @@ class Snapshot:
     duals: Floats
     values: Floats
     errors: Floats
+    gaps: Floats
+    tv_bounds: Floats
     activations: int
     messages: int
     bytes: int
@@ -184,6 +188,8 @@ class Runtime:
             duals=view.duals,
             values=view.values,
             errors=view.errors,
+            gaps=view.gaps,
+            tv_bounds=np.array([tv_bound(gap, host.problem.reg) for gap in view.gaps]),
             activations=host.activations,
             messages=host.traffic.messages,
             bytes=host.traffic.bytes,

@@ -54,7 +54,7 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     view, known = simulation.view().part(rows), simulation.known(rows)
     x, oracle = view.feasible_potentials(weights, problem.reg), known.float64_oracle
     log_p = oracle.evaluate(x)[1]
-    certificate = certify(oracle, weights, x, log_p, view.barycenter(weights), known.largest_cost())
+    certificate = certify(oracle, weights, x, log_p, view.barycenter(weights), known.product_costs)
     return network_result(
         simulation.algorithm, simulation.recorder, view, members, certificate,
         status=status,

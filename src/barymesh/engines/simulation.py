@@ -301,6 +301,9 @@ class AsynchronousSimulation(Simulation[S]):
             self.slab = self.clock.next_slab(self.ahead)
         count = int(np.searchsorted(self.slab.times, until, side="left"))
         count = min(count, max(SLAB_ACTIVATIONS, self.network.size))
+        if self.host.algorithm.selective and self.delivery.shortest == 0 and count:
+            # which messages are sent must be known before any of them can arrive
+            count = int(np.searchsorted(self.slab.times[:count], self.slab.times[0], side="right"))
         nodes, times = self.slab.nodes[:count], self.slab.times[:count]
         self.slab = Slab(self.slab.nodes[count:], self.slab.times[count:], self.slab.end)
         steps = self.steps + np.arange(count)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from barymesh.decentralized.algorithm import Batch, Floats, Nodes
 from barymesh.decentralized.inbox import NO_MESSAGE, ListedInbox
-from barymesh.decentralized.transport import Transport, padded
+from barymesh.decentralized.transport import Transport, chosen_links, padded
 from barymesh.transport.sockets import Links
 
 
@@ -42,12 +42,18 @@ class SocketTransport(Transport):
         slots = np.where(self.arrived[self.slots], self.slots, NO_MESSAGE).astype(np.int32)
         return ListedInbox(self.rows, self.width, slots, self.ends[rows], self.ends[rows + 1])
 
-    def send(self, batch: Batch, messages: Floats, receivers: NDArray[np.int64]) -> None:
+    def send(
+        self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: NDArray[np.bool_] | None = None
+    ) -> None:
         self.sequence += 1
-        for row, message, receiver in zip(batch.rows, messages, receivers.tolist(), strict=True):
+        chosen = chosen_links(links, self.ends[batch.rows + 1] - self.ends[batch.rows])
+        for row, message, receiver, over in zip(batch.rows, messages, receivers.tolist(), chosen, strict=True):
+            if not over.any():
+                continue
             node = int(self.nodes.ids[row])
             self.deliver(node, message, (self.incarnation, self.sequence))
-            self.links.publish(node, self.incarnation, self.sequence, message, None if receiver < 0 else receiver)
+            to = None if over.all() else self.nodes.network.neighbours_of(node)[over].tolist()
+            self.links.publish(node, self.incarnation, self.sequence, message, None if receiver < 0 else receiver, to)
 
     def deliver(self, sender: int, vector: Floats, mark: tuple[int, int]) -> None:
         """The newest message ``(width,)`` of a node, with its (incarnation, sequence)."""

@@ -163,10 +163,11 @@ def gathered(workers: Sequence[WorkerHandle], size: int) -> Gathering:
     """The last reports put together."""
     reports = [worker.report for worker in workers if worker.report is not None]
     points = reports[0].duals.shape[1]
-    view = View(np.empty((size, points)), np.empty(size), np.empty((size, points)), np.empty(size))
+    view = View(np.empty((size, points)), np.empty(size), np.empty((size, points)), *np.full((2, size), np.nan))
     for report in reports:
         view.duals[report.nodes], view.values[report.nodes] = report.duals, report.values
         view.estimates[report.nodes], view.errors[report.nodes] = report.weights, report.errors
+        view.gaps[report.nodes] = report.gaps
     counts = [*map(_counts, reports), *(worker.earlier for worker in workers)]
     activations, messages, sent = (int(total) for total in np.sum(counts, axis=0))
     return Gathering(view, activations, Traffic(messages, sent))

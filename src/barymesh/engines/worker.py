@@ -104,7 +104,7 @@ class Worker:
         oracle = known.float64_oracle
         weights = host.nodes.weights / host.nodes.size
         log_p = oracle.evaluate(request.x)[1]
-        return node_bounds(oracle, weights, request.x, log_p, request.p, known.largest_cost())
+        return node_bounds(oracle, weights, request.x, log_p, request.p, known.product_costs)
 
     def close(self) -> None:
         """Close the file of the state."""

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.certified import certified_result
+from barymesh.exact.small_reg import PATIENCE, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
 from barymesh.metrics import consensus_error
 from barymesh.oracle.base import Oracle
+from barymesh.oracle.bounds import ProductCosts
 from barymesh.problem import Problem
 from barymesh.progress import iteration_progress
 from barymesh.record import Callback, Record
@@ -43,29 +45,37 @@ def solve_problem(
             )
         first = start.duals / problem.reg
     found = solve_oracle(
-        problem.oracle, problem.weights, problem.support, problem.largest_cost(),
+        problem.oracle, problem.weights, problem.support, problem.product_costs,
         max_iter=max_iter, tol=tol, start=first, callback=callback, progress=progress,
-        certifying=problem.float64_oracle,
+        problem=problem,
     )  # fmt: skip
     return replace(found, seconds=time.perf_counter() - began)
 
 
 def solve_oracle(
-    oracle: Oracle, weights: Floats, support: Support, largest_cost: float, *,
+    oracle: Oracle, weights: Floats, support: Support, costs: ProductCosts, *,
     max_iter: int, tol: float, start: Floats | None = None, callback: Callback | None = None, progress: bool = False,
-    certifying: Oracle | None = None,
+    problem: Problem | None = None,
 ) -> Result:  # fmt: skip
     """The same for nodes known by their oracle only. ``start (m, n)``: potentials in units of reg to begin with;
-    ``certifying``: the oracle for the certificate, if it is another."""
+    ``problem``: that of the oracle, if it has one, with the oracle for the certificate, and the way by larger
+    regularisations where the iteration crawls."""
     began = time.perf_counter()
     with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
-        solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen)
-        judge = oracle if certifying is None else certifying
+        patience = None if problem is None or start is not None else PATIENCE
+        solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen, patience=patience)
+        left = max_iter - solution.iterations
+        if problem is not None and solution.status is Status.MAX_ITERATIONS and left > 0:
+            solution = _continued(
+                solution,
+                solve_small_reg(problem, max_iter=left, tol=tol, callback=seen, before=solution.iterations),
+            )
+        judge = oracle if problem is None else problem.float64_oracle
         if judge is not oracle:
             solution = _finished(solution, judge, weights, max_iter=max_iter, tol=tol, callback=seen)
     log_p = solution.log_p
-    certificate = certify(judge, weights, solution.x, log_p, solution.p, largest_cost)
+    certificate = certify(judge, weights, solution.x, log_p, solution.p, costs)
     return certified_result(
         p=solution.p,
         support=support,
@@ -88,6 +98,16 @@ def solve_oracle(
     )
 
 
+def _continued(first: Solution, then: Solution) -> Solution:
+    """The second solution, with the iterations of both."""
+    return replace(
+        then,
+        iterations=first.iterations + then.iterations,
+        errors=np.concatenate([first.errors, then.errors]),
+        duals=np.concatenate([first.duals, then.duals]),
+    )
+
+
 def _finished(
     rough: Solution, judge: Oracle, weights: Floats, *, max_iter: int, tol: float,
     callback: Callable[[Iteration], bool | None] | None,
@@ -97,12 +117,7 @@ def _finished(
     left = max_iter - rough.iterations
     if rough.status is Status.CONVERGED and left > 0:
         fine = solve(judge, weights, max_iter=left, tol=tol, start=rough.x, callback=callback, before=rough.iterations)
-        return replace(
-            fine,
-            iterations=rough.iterations + fine.iterations,
-            errors=np.concatenate([rough.errors, fine.errors]),
-            duals=np.concatenate([rough.duals, fine.duals]),
-        )
+        return _continued(rough, fine)
     log_p = judge.evaluate(rough.x)[1]
     reached = consensus_error(np.exp(log_p), rough.p, weights) <= tol
     missed = rough.status is Status.CONVERGED and not reached

@@ -103,9 +103,12 @@ def solve(
     depth: int = DEPTH,
     callback: Callable[[Iteration], bool | None] | None = None,
     before: int = 0,
+    patience: int | None = None,
 ) -> Solution:
     """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
-    iteration; ``before``: those of an earlier stage, which their numbers follow."""
+    iteration; ``before``: those of an earlier stage, which their numbers follow. ``patience``: give up after so
+    many, or twice as many, four times as many and so on, if at the rate of the last half of them it would take more
+    than twice as many again."""
     x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
     anderson = Anderson((oracle.count, oracle.size), depth)
     node_errors, mean, drift = np.empty(oracle.count), np.empty(oracle.size), np.empty(oracle.size)
@@ -143,12 +146,24 @@ def solve(
             best = min(best, error)
             state = Iteration(before + len(errors), error, dual, p, mean, log_p)
             status = _stop_reason(error, tol, len(errors), max_iter, interrupted, callback, state)
+            if status is None and patience is not None and len(errors) == patience:
+                if _crawls(errors, tol):
+                    status = Status.MAX_ITERATIONS
+                patience *= 2
             if status is not None:
                 break
             goal = dual - decrease
             # the last evaluation allowed must not be one that may be undone
             anderson.step(x, log_p, drift, weights, p, plain=len(errors) + 1 >= max_iter)
     return Solution(x, mean - log_p, p, len(errors), error, dual, status, np.array(errors), np.array(duals))
+
+
+def _crawls(errors: list[float], tol: float) -> bool:
+    """Whether the tolerance is more than twice as many iterations away as there were, at the rate of the last half."""
+    count = len(errors)
+    half = count // 2
+    gained = np.log(errors[half - 1] / errors[-1])
+    return bool(gained <= 0 or (count - half) * np.log(errors[-1] / tol) / gained > 2 * count)
 
 
 def _dot(a: Floats, b: Floats) -> float:

@@ -10,6 +10,7 @@ mean. All functions work on some rows of a state with a row for each node: hundr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
@@ -40,11 +41,17 @@ class Contribution:
 @dataclass(frozen=True)
 class Answer:
     """The root's new ``target (down,)``; ``moved``: its distance from the one before, in L1; ``remaining``: how far the
-    target itself still has to go, in L1, as estimated by the root."""
+    target itself still has to go, in L1, as estimated by the root; ``finished``: in rounds, that this is the last target,
+    and every node may stop."""
 
     target: Floats
     moved: float
     remaining: float
+    finished: bool = False
+
+
+# whether the nodes are close enough to the barycenter, from an estimate of the distance, in L1
+Enough = Callable[[float], bool]
 
 
 class Method(ABC, Generic[S]):
@@ -102,3 +109,34 @@ class Method(ABC, Generic[S]):
     def known_atoms(self, state: S, rows: Indices) -> list[Atoms] | None:
         """What the nodes in the ``rows (b,)`` know of their measures by now; None if they know the atoms that the
         problem has."""
+
+
+class RoundMethod(Method[S]):
+    """A method that also works in rounds, in which all contributions refer to one target. There ``respond`` and ``order``
+    take the places of ``local``, ``advance`` and ``root``. ``in_rounds``: it does so from the start."""
+
+    in_rounds: bool
+
+    @abstractmethod
+    def respond(
+        self, state: S, rows: Indices, targets: Floats, known: NDArray[np.bool_], fresh: NDArray[np.bool_]
+    ) -> Contribution:
+        """In rounds, the contributions of the nodes in the ``rows (b,)``. Their targets are the rows of ``targets (k,
+        down)`` where they are ``known (b,)``; where they are ``fresh (b,)`` the nodes act on them first."""
+
+    @abstractmethod
+    def begin(self, state: S, row: int, average: Floats, target: Floats, weight: float, close: bool) -> Answer:
+        """The first target of rounds that follow other work, made by the root, the node in ``row``, from the last
+        ``average (up,)`` and ``target (down,)``; ``weight``: the sum of the nodes' weights. ``close``: the nodes are as
+        close to the barycenter as they need to be, and only a certificate is missing."""
+
+    @abstractmethod
+    def order(
+        self, state: S, row: int, average: Floats, target: Floats | None, weight: float, error: float, enough: Enough
+    ) -> Answer:
+        """In rounds, the answer of the root, the node in ``row``, to the ``average (up,)`` of contributions that all
+        refer to its last ``target (down,)``, if there is one yet. ``weight``: the sum of the nodes' weights; ``error``: their largest."""
+
+    @abstractmethod
+    def gaps(self, targets: Floats) -> Floats:
+        """``(k,)``: the certified gaps that the last targets ``(k, down)`` of a run in rounds carry."""

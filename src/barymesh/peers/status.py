@@ -134,6 +134,8 @@ class _FactsCollector(Collector):
             (CounterMetricFamily, "activations", "Activations of the node.", facts["activations"]),
             (GaugeMetricFamily, "stopped", "Whether the node knows that the network has converged.", facts["stopped"]),
             (GaugeMetricFamily, "error", "The node's estimate of its L1 distance to the barycenter.", facts["error"]),
+            (GaugeMetricFamily, "gap", "The certified gap to the best objective.", facts["gap"]),
+            (GaugeMetricFamily, "tv_bound", "The certified total variation to the barycenter.", facts["tv_bound"]),
             (GaugeMetricFamily, "uptime_seconds", "Seconds since the start.", facts["uptime"]),
             (CounterMetricFamily, "sent_messages", "Messages sent, per neighbour.", facts["sent_messages"]),
             (CounterMetricFamily, "sent_bytes", "Bytes sent, per neighbour.", facts["sent_bytes"]),

@@ -13,7 +13,7 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from barymesh.errors import NetworkError
@@ -44,13 +44,14 @@ _BIND_WAIT_LIMIT = 1.0
 
 @dataclass
 class _Outgoing:
-    """The newest message of a node: the frame for the peer ``receiver``, the frame for all others, and the peers that
-    have got it."""
+    """The newest message of a node: the frame for the peer ``receiver``, the frame for all others, the peers that it is
+    sent ``to``, None for all, and those that have got it."""
 
     public: bytes
     private: bytes
     receiver: str | None
     time: float
+    to: Set[str] | None = None
     sent_to: set[str] = field(default_factory=set)
 
     def frame(self, peer: str) -> bytes:
@@ -130,11 +131,13 @@ class Publisher:
         self._socket = socket
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def publish(self, sender: int, public: bytes, private: bytes, receiver: str | None) -> None:
+    def publish(
+        self, sender: int, public: bytes, private: bytes, receiver: str | None, to: Set[str] | None = None
+    ) -> None:
         """Send a node's message, and from now on repeat it in place of the one before: the frame ``private`` to the
-        peer ``receiver``, the frame ``public`` to all others. While the socket is closed it is only kept, and sent
-        later."""
-        message = self._newest[sender] = _Outgoing(public, private, receiver, time.monotonic())
+        peer ``receiver``, the frame ``public`` to all others, or to those in ``to``. While the socket is closed it is
+        only kept, and sent later."""
+        message = self._newest[sender] = _Outgoing(public, private, receiver, time.monotonic(), to)
         self._read_requests()
         self._send(message)
 
@@ -150,6 +153,8 @@ class Publisher:
 
     def _send(self, message: _Outgoing) -> None:
         for peer, connections in list(self._connections.items()):
+            if message.to is not None and peer not in message.to:
+                continue
             frame = message.frame(peer)
             # an old connection may not have been found to be dead yet
             for routing_id in list(connections):

@@ -141,10 +141,11 @@ class Links:
         return self._publisher.endpoint
 
     def publish(
-        self, sender: int, incarnation: int, sequence: int, vector: ArrayLike, private_to: int | None = None
-    ) -> None:
-        """Send the newest state ``(width,)`` of the own node ``sender`` to all neighbours, and repeat it until there is
-        a newer one. Does not wait.
+        self, sender: int, incarnation: int, sequence: int, vector: ArrayLike, private_to: int | None = None,
+        to: Iterable[int] | None = None,
+    ) -> None:  # fmt: skip
+        """Send the newest state ``(width,)`` of the own node ``sender`` to all neighbours, or to those that host the
+        nodes ``to``, and repeat it until there is a newer one. Does not wait.
 
         The peer that hosts the node ``private_to`` gets all of it, the others get it without the private columns. If no
         neighbour hosts that node, or if it is None, they are not sent.
@@ -156,7 +157,8 @@ class Links:
         private = public
         if receiver is not None:
             private = self.format.encode(sender, incarnation, sequence, vector, with_private=True)
-        self._publisher.publish(sender, public, private, receiver)
+        peers = None if to is None else {name for node in to if (name := self._host_of(node)) is not None}
+        self._publisher.publish(sender, public, private, receiver, peers)
 
     def newest(self) -> dict[int, Message]:
         """By node, the newest message among those that have arrived since the last call."""

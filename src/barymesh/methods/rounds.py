@@ -1,0 +1,498 @@
+"""The entropic barycenter in rounds: safe for every regularisation and all weights.
+
+In a round all contributions refer to one target, so the root can judge a step before it builds on it. With ``x_i =
+lam_i / reg``, ``h_i = log p_i(x_i)``, averages ``a = avg(h)``, ``d = avg(x)`` and the dual function ``F = avg(W*_i(x_i))
+/ reg``, the root knows after every round
+
+    q = exp(a - d) / Z,    spread = avg KL(q | p_i) >= 0,    merit = F - <q, d>
+
+**The plain step** ``x_i += a - d - h_i`` makes the potentials sum to zero, and lowers the dual by at least the spread
+(Jensen's inequality): ``F_new <= F + log Z = merit - spread``. The spread is 0 at the barycenter only.
+
+**Newton's step.** A node's estimate answers to its potential by ``dh = (I - S_i) dx`` (response.py). With ``G_i = ((1 +
+damping) I - S_i)^-1`` a node moves to a target t by ``x_i += G_i (t - h_i)``, and the potentials sum to zero after that
+for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such as the last target: the averages of a matrix and of a
+vector. Where the matrices would be too large to send, a node moves to t by itself, in several Sinkhorn steps, and ``t = a
+- K d`` with the response K of the barycenter's self-transport in place of ``avg(G)^-1``.
+
+**The safeguard.** A step is kept if it lowers the merit by a share of the spread; for steps after which the potentials
+do not sum to zero ``merit - spread``, what the plain step would make of it, takes the place of the merit. If not, the
+nodes go back, and take a shorter step, then the plain one, which passes always. So the merit falls by a share of the
+spread again and again, and the nodes converge to the barycenter: docs/explanation/rounds.md has the proof.
+
+**Small reg.** The root begins with a larger reg and lowers it in steps, each time the nodes are close to the barycenter
+of the last one.
+
+**The certificate.** ``-(merit - spread)`` is a lower bound on the best objective. At the end every node solves its
+transport to q to the last digits, and adds an upper bound on its cost to its contribution. Their sum is an upper bound
+on the objective of q, and goes to all nodes with the last target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.core import kernels
+from barymesh.gradients.logarithmic import LogGradients
+from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
+from barymesh.methods.entropic import Entropic, EntropicState
+from barymesh.methods.response import Response
+from barymesh.methods.self_transport import SelfTransport
+from barymesh.oracle.base import Oracle
+from barymesh.oracle.bounds import transport_bounds
+from barymesh.oracle.groups import build_oracle
+from barymesh.problem import Problem, support_cost
+
+# matrices are sent on supports of so many points at most, and if all nodes together send so many numbers
+MATRIX_POINTS, MATRIX_NUMBERS = 128, 4_000_000
+# a step must lower the merit by this share of the spread
+SHARE = 0.25
+# differences of the merit below this share of it are rounding; then the spread must not grow by more than this factor
+ROUNDING, GROWTH = 1e-13, 4.0
+# the damping of Newton's step: at first, what it is divided and multiplied by after good and bad steps, its limits
+DAMPING, RELIEF, RISE, LEAST_DAMPING, MOST_DAMPING = 0.1, 4.0, 10.0, 1e-8, 10.0
+SHORTER = 0.25
+# reg is lowered by this factor, from this share of the largest cost on the support, when the mean error is below this
+FACTOR, FIRST_SHARE, STAGE_ERROR = 4.0, 0.02, 1e-2
+# Sinkhorn steps of a node to a target: at most so many, each so long, until this share of the distance is left
+STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
+# a reg below this share of the largest cost on the support is small
+SMALL = 0.99e-3
+# potentials whose mean is below this sum to zero, up to rounding
+FEASIBLE = 1e-9
+# steps for the certificate, and the distance that is close enough
+LAST_STEPS, LAST_DISTANCE = 100, 1e-14
+
+
+class Order(IntEnum):
+    """The numbers after the logarithms in a target.
+
+    ACCEPTED: the step before was good, and the next begins where it ended; otherwise where it began. LENGTH of the
+    step: 0 for none. PLAIN: it is the plain step. DAMPING and STAGE of the regularisation after the step. CERTIFY: it
+    leads to the barycenter, and an upper bound is wanted. GAP: the certificate, once there is one.
+    """
+
+    ACCEPTED = 0
+    LENGTH = 1
+    PLAIN = 2
+    DAMPING = 3
+    STAGE = 4
+    CERTIFY = 5
+    GAP = 6
+
+
+class Phase(IntEnum):
+    """What the root waits for: nothing yet, the outcome of a step of full length, of a shorter one, of one that is kept
+    whatever comes of it, or the certificate."""
+
+    NONE = 0
+    FULL = 1
+    SHORT = 2
+    SURE = 3
+    CERTIFICATE = 4
+
+
+@dataclass
+class RoundsState(EntropicState):
+    """Of every node, each ``(k, n)``: ``h``, its log-gradient at x; ``base`` and ``base_h``, where its last step began;
+    ``reference``, the target that it has; ``move``, ``G (h - reference) - x``, and ``matrix (k, n, n)``, G, where they are
+    sent. Each ``(k,)``: ``value`` of its dual function
+    at x and ``upper``, the bound; ``damping`` of the matrix, and ``base_damping``; ``stage`` of the regularisation;
+    ``valid``, whether all this belongs to the present x and measure.
+
+    Of a root: ``phase``; of the last step that was kept, ``base_merit``, ``base_spread``, ``base_mean (k, n)`` and
+    ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then.
+    """
+
+    h: Floats = field(kw_only=True)
+    base: Floats = field(kw_only=True)
+    base_h: Floats = field(kw_only=True)
+    reference: Floats = field(kw_only=True)
+    move: Floats = field(kw_only=True)
+    matrix: Floats = field(kw_only=True)
+    value: Floats = field(kw_only=True)
+    upper: Floats = field(kw_only=True)
+    damping: Floats = field(kw_only=True)
+    base_damping: Floats = field(kw_only=True)
+    stage: NDArray[np.int64] = field(kw_only=True)
+    valid: NDArray[np.bool_] = field(kw_only=True)
+    phase: NDArray[np.int64] = field(kw_only=True)
+    base_merit: Floats = field(kw_only=True)
+    base_spread: Floats = field(kw_only=True)
+    base_mean: Floats = field(kw_only=True)
+    base_drift: Floats = field(kw_only=True)
+    counted: Floats = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The averages over all nodes: of h, ``mean (n,)``, and of x, ``drift (n,)``, less its mean under q; ``upper`` bound
+    on the cost, ``stage``; ``move (n,)`` and ``matrix (n, n)``, if they are sent; and what follows from these:
+    ``log_q (n,)``, ``spread`` and ``merit``, see above."""
+
+    mean: Floats
+    drift: Floats
+    upper: float
+    stage: int
+    move: Floats
+    matrix: Floats
+    log_q: Floats
+    spread: float
+    merit: float
+
+    @property
+    def infeasibility(self) -> float:
+        """The mean size of the drift under q."""
+        return float(np.exp(self.log_q) @ np.abs(self.drift))
+
+
+class Rounds(Entropic, RoundMethod[EntropicState]):
+    """The entropic barycenter in rounds; see ``Entropic`` for the work between rounds. ``from_start``: there is no
+    other work, and all measures are used as they are known from the start. ``nodes``: how many the network has."""
+
+    # of the contribution, after h and x: the value, the upper bound, the stage and its square
+    SCALARS = 4
+
+    def __init__(
+        self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False
+    ) -> None:
+        super().__init__(problem, log_gradients)
+        self.problem, self.in_rounds = problem, from_start
+        n = self.points
+        self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
+        self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
+        self.down = n + len(Order)
+        self.response = Response(problem)
+        self.regs = stages(problem.reg, support_cost(problem)) if from_start else [problem.reg]
+        self._oracles: dict[int, Oracle] = {}
+        self._transports: dict[int, SelfTransport] = {len(self.regs) - 1: self.transport}
+
+    @property
+    def last_stage(self) -> int:
+        return len(self.regs) - 1
+
+    def oracle(self, stage: int) -> Oracle:
+        """That of a stage of the regularisation, with the atoms of the last."""
+        if stage not in self._oracles:
+            problem = self.problem
+            self._oracles[stage] = (
+                problem.float64_oracle
+                if stage == self.last_stage
+                else build_oracle(problem.atoms, problem.support, problem.cost, self.regs[stage])
+            )
+        return self._oracles[stage]
+
+    def self_transport(self, stage: int) -> SelfTransport:
+        if stage not in self._transports:
+            self._transports[stage] = SelfTransport(replace(self.problem, reg=self.regs[stage]))
+        return self._transports[stage]
+
+    def start(self, count: int) -> RoundsState:
+        n, m = self.points, self.points if self.newton else 0
+        zeros = {name: np.zeros((count, n)) for name in ("h", "base", "base_h", "base_mean", "base_drift")}
+        scalars = {name: np.zeros(count) for name in ("value", "upper", "base_merit", "base_spread", "counted")}
+        return RoundsState(
+            **vars(super().start(count)), **zeros, **scalars, reference=np.zeros((count, m)),
+            move=np.zeros((count, m)), matrix=np.zeros((count, m, m)), damping=np.full(count, DAMPING), base_damping=np.full(count, DAMPING),
+            stage=np.zeros(count, dtype=np.int64), valid=np.zeros(count, dtype=bool),
+            phase=np.zeros(count, dtype=np.int64),
+        )  # fmt: skip
+
+    # between rounds: as in Entropic, with nothing in the further columns
+
+    def first(self, state: EntropicState) -> Contribution:
+        assert isinstance(state, RoundsState)
+        if not self.in_rounds:
+            return self._padded(super().first(state))
+        rows = np.arange(len(state.x))
+        self._evaluate(state, rows)
+        return self._contribution(state, rows)
+
+    def local(self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
+        assert isinstance(state, RoundsState)
+        state.valid[rows] = False
+        return self._padded(super().local(state, rows, targets, known))
+
+    def root(
+        self, state: EntropicState, row: int, average: Floats, target: Floats, loop: float, complete: bool
+    ) -> Answer:
+        n = self.points
+        answer = super().root(state, row, average[: 2 * n], target[:n], loop, complete)
+        return replace(answer, target=np.concatenate([answer.target, np.zeros(len(Order))]))
+
+    def _padded(self, contribution: Contribution) -> Contribution:
+        return replace(contribution, parts=(*contribution.parts, np.zeros((len(contribution.errors), self.SCALARS))))
+
+    # in rounds
+
+    def respond(
+        self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_], fresh: NDArray[np.bool_]
+    ) -> Contribution:
+        assert isinstance(state, RoundsState)
+        for row in rows[fresh]:
+            self._obey(state, int(row), targets[row])
+        if self.newton:
+            # a node without a target refers to none
+            lost = rows[~known & state.reference[rows].any(axis=1)]
+            state.reference[lost], state.valid[lost] = 0.0, False
+        self._evaluate(state, rows[~state.valid[rows]])
+        errors = np.empty(rows.size)
+        kernels.l1_distances(rows, known, UNKNOWN_ERROR, state.h[rows], targets, errors)
+        state.error[rows] = errors
+        return self._contribution(state, rows)
+
+    def _contribution(self, state: RoundsState, rows: Indices) -> Contribution:
+        stage = state.stage[rows].astype(float)
+        scalars = np.stack([state.value[rows], state.upper[rows], stage, stage**2], axis=1)
+        parts = [state.h[rows], state.x[rows], scalars]
+        if self.newton:
+            parts += [state.move[rows], state.matrix[rows].reshape(rows.size, -1)]
+        return Contribution(tuple(parts), state.error[rows])
+
+    def _obey(self, state: RoundsState, row: int, target: Floats) -> None:
+        """Carry out an order: move x, and note that all that depends on it must be computed again."""
+        n = self.points
+        t, order = target[:n], target[n:]
+        measure, stage = int(state.measure[row]), int(state.stage[row])
+        accepted = order[Order.ACCEPTED] > 0
+        if accepted:
+            if not state.valid[row]:
+                self._evaluate(state, np.array([row]))
+            state.base[row], state.base_h[row] = state.x[row], state.h[row]
+            state.base_damping[row] = state.damping[row]
+        x = state.base[row].copy()
+        move = t - state.base_h[row]
+        if order[Order.CERTIFY] > 0:
+            x = self._solved(measure, stage, x, t)
+        elif order[Order.PLAIN] > 0:
+            x += move
+        elif order[Order.LENGTH] > 0 and self.newton:
+            inverse = (
+                state.matrix[row]
+                if accepted
+                else self.response.inverse(measure, x, self.regs[stage], state.base_damping[row])
+            )
+            x += order[Order.LENGTH] * (inverse @ move)
+        elif order[Order.LENGTH] > 0:
+            x = self._approached(measure, stage, x, t)
+        new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
+        state.x[row] = (x - x.mean()) * (self.regs[stage] / self.regs[new])
+        state.stage[row], state.damping[row], state.valid[row] = new, order[Order.DAMPING], False
+        state.upper[row] = 0.0
+        if self.newton:
+            state.reference[row] = t
+        if order[Order.CERTIFY] > 0:
+            self._evaluate(state, np.array([row]))
+            oracle, one = self.oracle(new), np.array([measure])
+            p = np.exp(t - t.max())
+            _, upper = transport_bounds(
+                oracle, one, state.x[[row]], state.h[[row]], p / p.sum(), self.problem.product_costs
+            )
+            state.upper[row] = upper[0]
+
+    def _approached(self, measure: int, stage: int, x: Floats, t: Floats) -> Floats:
+        """``x`` after some Sinkhorn steps towards ``log p(x) = t``."""
+        oracle, one, first = self.oracle(stage), np.array([measure]), 0.0
+        q = np.exp(t - t.max())
+        q /= q.sum()
+        for k in range(STEPS):
+            move = t - oracle.evaluate(x[None], one)[1][0]
+            move -= q @ move
+            size = float(np.sqrt(q @ move**2))
+            first = max(first, size)
+            if size <= LEFT * first and k > 0:
+                break
+            x = x + RELAXATION * move
+        return x
+
+    def _solved(self, measure: int, stage: int, x: Floats, t: Floats) -> Floats:
+        """``x`` with ``log p(x) = t`` up to constants, as closely as can be: Newton's steps where the support is small
+        and they raise the dual of the transport to exp(t), else Sinkhorn's."""
+        oracle, one = self.oracle(stage), np.array([measure])
+        q = np.exp(t - t.max())
+        q /= q.sum()
+
+        def evaluated(x: Floats) -> tuple[float, Floats]:
+            value, h = oracle.evaluate(x[None], one)
+            move = t - h[0]
+            return float(q @ x - value[0]), move - q @ move
+
+        dual, move = evaluated(x)
+        for _ in range(LAST_STEPS):
+            if np.abs(q * np.expm1(np.clip(-move, -1.0, 1.0))).sum() <= LAST_DISTANCE:
+                break
+            if self.newton:
+                inverse = self.response.inverse(measure, x, self.regs[stage], LEAST_DAMPING)
+                tried = x + inverse @ move
+                higher, rest = evaluated(tried)
+                if higher >= dual and q @ rest**2 < q @ move**2:
+                    x, dual, move = tried, higher, rest
+                    continue
+            tried = x + move
+            higher, rest = evaluated(tried)
+            if not q @ rest**2 < q @ move**2:
+                # nothing but rounding is left
+                break
+            x, dual, move = tried, higher, rest
+        return x
+
+    def _evaluate(self, state: RoundsState, rows: Indices) -> None:
+        """All that depends on x, for some rows."""
+        for stage in np.unique(state.stage[rows]):
+            some = rows[state.stage[rows] == stage]
+            measures = state.measure[some].astype(np.intp)
+            state.value[some], state.h[some] = self.oracle(int(stage)).evaluate(state.x[some], measures)
+        if self.newton:
+            for row in rows:
+                reg = self.regs[state.stage[row]]
+                inverse = self.response.inverse(int(state.measure[row]), state.x[row], reg, state.damping[row])
+                state.matrix[row] = inverse
+                state.move[row] = inverse @ (state.h[row] - state.reference[row]) - state.x[row]
+        state.valid[rows] = True
+
+    def begin(
+        self, state: EntropicState, row: int, average: Floats, target: Floats, weight: float, close: bool
+    ) -> Answer:
+        assert isinstance(state, RoundsState)
+        n = self.points
+        order = {Order.ACCEPTED: 1.0, Order.DAMPING: DAMPING, Order.STAGE: float(state.stage[row])}
+        if not close:
+            state.phase[row] = Phase.NONE
+            return self._answer(target[:n], order)
+        state.phase[row], state.counted[row] = Phase.CERTIFICATE, weight
+        log_q = average[:n] - average[n : 2 * n]
+        return self._answer(log_q, order | {Order.CERTIFY: 1.0})
+
+    def order(
+        self, state: EntropicState, row: int, average: Floats, target: Floats | None, weight: float, error: float,
+        enough: Enough,
+    ) -> Answer:  # fmt: skip
+        assert isinstance(state, RoundsState)
+        n = self.points
+        if target is None:
+            target = np.zeros(self.down)
+            state.phase[row] = Phase.NONE
+        stage, square = average[2 * n + 2], average[2 * n + 3]
+        if abs(square - stage * stage) > 1e-6 * (1.0 + square):
+            # after a change of epoch nodes may be at different stages
+            return self.begin(state, row, average, target, weight, close=False)
+        report = self.report(average)
+        phase, same = Phase(int(state.phase[row])), weight == state.counted[row]
+        if not (np.isfinite(report.merit) and np.isfinite(report.spread)):
+            kept = False
+        else:
+            tried = phase in (Phase.FULL, Phase.SHORT) and same
+            kept = not tried or self._is_good(state, row, report)
+        if not kept:
+            return self._step_back(state, row, phase, target)
+        if phase is Phase.CERTIFICATE and same:
+            gap = self.problem.reg * abs(report.upper + report.merit - report.spread)
+            certified = {Order.STAGE: float(report.stage), Order.GAP: gap}
+            return replace(self._answer(target[:n], certified), finished=True)
+        return self._step_on(state, row, report, target, weight, error, enough)
+
+    def report(self, average: Floats) -> Report:
+        """What the root learns from the ``average (up,)`` of the contributions."""
+        n = self.points
+        mean, drift, rest = average[:n], average[n : 2 * n], average[2 * n :]
+        (value, upper, stage, _), rest = rest[: self.SCALARS], rest[self.SCALARS :]
+        matrix = rest[n:].reshape(n, n) if self.newton else np.empty((0, 0))
+        log_q = mean - drift
+        with np.errstate(over="ignore", invalid="ignore"):
+            top = log_q.max()
+            log_q = log_q - top - np.log(np.exp(log_q - top).sum())
+            q = np.exp(log_q)
+            spread = max(float(q @ (log_q - mean)), 0.0)
+            merit = float(value - q @ drift)
+        return Report(
+            mean, drift - q @ drift, float(upper), round(float(stage)), rest[:n], matrix, log_q, spread, merit
+        )
+
+    def _is_good(self, state: RoundsState, row: int, report: Report) -> bool:
+        """Whether the last step is kept."""
+        before, spread = float(state.base_merit[row]), float(state.base_spread[row])
+        now, wanted = report.merit, SHARE * spread
+        if not self.newton:
+            before, now, wanted = before - spread, now - report.spread, SHARE * min(spread, report.spread)
+        change, rounding = now - before, ROUNDING * (1.0 + abs(now))
+        return change <= -wanted or (change <= rounding and report.spread <= GROWTH * spread)
+
+    def _step_back(self, state: RoundsState, row: int, phase: Phase, target: Floats) -> Answer:
+        """The last step was no good: a shorter one to the same target, or the plain one."""
+        n = self.points
+        damping = min(float(target[n + Order.DAMPING]) * RISE, MOST_DAMPING)
+        order = {Order.DAMPING: damping, Order.STAGE: float(target[n + Order.STAGE])}
+        if self.newton and phase is Phase.FULL:
+            state.phase[row] = Phase.SHORT
+            return self._answer(target[:n], order | {Order.LENGTH: SHORTER})
+        state.phase[row] = Phase.SURE
+        return self._answer(state.base_mean[row] - state.base_drift[row], order | {Order.PLAIN: 1.0})
+
+    def _step_on(
+        self, state: RoundsState, row: int, report: Report, target: Floats, weight: float, error: float, enough: Enough,
+    ) -> Answer:  # fmt: skip
+        """The last step is kept; the next begins where it ended."""
+        n, known = self.points, state.phase[row] != Phase.NONE
+        before = state.base_mean[row] - state.base_drift[row]
+        moved = kernels.l1_distance(report.log_q, before) if known else UNKNOWN_ERROR
+        # potentials that do not sum to zero may have a lower dual value than any that do
+        comparable = not self.newton or report.infeasibility <= FEASIBLE
+        state.base_merit[row] = report.merit if comparable else np.inf
+        state.base_spread[row], state.counted[row] = report.spread, weight
+        state.base_mean[row], state.base_drift[row] = report.mean, report.drift
+        damping = max(float(target[n + Order.DAMPING]) / RELIEF, LEAST_DAMPING) if known else DAMPING
+        order = {Order.ACCEPTED: 1.0, Order.LENGTH: 1.0, Order.DAMPING: damping, Order.STAGE: float(report.stage)}
+        left = moved + error + report.infeasibility
+        state.phase[row] = Phase.FULL
+        if report.stage < self.last_stage:
+            if np.sqrt(2.0 * report.spread) <= STAGE_ERROR:
+                state.phase[row] = Phase.SURE
+                order |= {Order.STAGE: report.stage + 1.0, Order.DAMPING: max(damping, DAMPING / 10.0)}
+        elif enough(left):
+            state.phase[row] = Phase.CERTIFICATE
+            return replace(self._answer(report.log_q, order | {Order.CERTIFY: 1.0}), moved=moved)
+        return replace(self._answer(self._next_target(report, target[:n]), order), moved=moved)
+
+    def _next_target(self, report: Report, last: Floats) -> Floats:
+        """Where the nodes are to move: to where the potentials sum to zero, as far as can be foreseen. ``last``: the
+        target that they have."""
+        if self.newton:
+            found = last + np.linalg.solve(report.matrix, report.move)
+            if np.isfinite(found).all():
+                return np.asarray(found)
+        return report.mean - self.self_transport(report.stage).response(report.mean, report.drift)
+
+    def _answer(self, t: Floats, order: dict[Order, float]) -> Answer:
+        target = np.zeros(self.down)
+        target[: self.points] = t
+        for name, value in order.items():
+            target[self.points + name] = value
+        return Answer(target, 0.0, 0.0)
+
+    def change(self, state: EntropicState, row: int, measure: int) -> None:
+        assert isinstance(state, RoundsState)
+        super().change(state, row, measure)
+        # it begins anew from the potential that it has
+        state.valid[row] = False
+
+    def gaps(self, targets: Floats) -> Floats:
+        return targets[:, self.points + Order.GAP]
+
+
+def needs_rounds(problem: Problem) -> bool:
+    """Whether the problem is of a kind that asynchronous work is known to fail on: reg is small compared with the costs
+    on the support, or the blur of reg is narrower than the spacing of the support."""
+    small = problem.reg < SMALL * support_cost(problem)
+    return small or (problem.cost.squared and problem.support.size > 1 and problem.reg < problem.support.spacing**2)
+
+
+def stages(reg: float, largest_cost: float) -> list[float]:
+    """The regularisations on the way to reg."""
+    found = [reg]
+    while found[0] * FACTOR < FIRST_SHARE * largest_cost:
+        found.insert(0, found[0] * FACTOR)
+    return found

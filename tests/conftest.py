@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 # tests run side by side, one on each core: threads of their own would only wait for one another. Before NumPy and
 # barymesh are loaded; runs on several threads have tests of their own (core/test_threads.py, test_repeats.py)
@@ -13,24 +14,34 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from barymesh.resources.cores import available_cores
+from tests import scheduling
+
 settings.register_profile(
     "barymesh", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("barymesh")
 
 
-# two processes share the files of tests: those that take longest begin first, so that both end at about the same time
-LONGEST = (
-    "test_repeats", "test_faults", "test_conformance", "test_code_blocks", "test_sinkhorn", "test_members", "test_tree",
-    "test_ray", "test_against_pot", "test_browser", "test_simulation", "test_peers", "test_docker", "test_comparisons",
-    "test_certificate", "test_files", "test_processes", "test_oracles", "test_release",
-)  # fmt: skip
+def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        scheduling.give_way(os.environ["PYTEST_XDIST_WORKER"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, the others as they were."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
+    items.sort(key=lambda item: scheduling.place(item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Of ``-n auto``: one for each core, and those that wait."""
+    return available_cores() + scheduling.WAITERS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduling.TwoQueues(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 # tests run side by side, one on each core: threads of their own would only wait for one another. Before NumPy and
 # barymesh are loaded; runs on several threads have tests of their own (core/test_threads.py, test_repeats.py)
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.update(dict.fromkeys(("BARYMESH_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"))
+
+# Ray's workers would have the lowest priority, and wait for everything else: nodes there must keep their pace
+os.environ.setdefault("RAY_worker_niceness", "0")
+# a shell has programs in the background ignore Ctrl-C, and so would all that tests start in order to interrupt it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import numpy as np
 import pytest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from typing import Any
@@ -31,13 +32,18 @@ settings.load_profile("barymesh")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        scheduling.give_way(os.environ["PYTEST_XDIST_WORKER"])
+    scheduling.give_way()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, the others as they were."""
     items.sort(key=lambda item: scheduling.place(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What all tests import stays until the end: the search for garbage need not go through it time and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

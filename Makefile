@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs soak lint format bench clean
+.PHONY: demo test docs soak lint format bench quick-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -34,6 +34,10 @@ format: $(VENV)/.linting
 bench: $(VENV)/.benching
 	$(BIN)/python -m benchmarks --output benchmarks/results
 
+# small cases, for crashes only
+quick-bench: $(VENV)/.testing
+	results="$$(mktemp -d)" && trap 'rm -rf "$$results"' EXIT && $(BIN)/python -m benchmarks --quick --output "$$results"
+
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery
 
@@ -42,9 +46,12 @@ $(BIN)/python:
 
 # each stamp stands for one set of packages installed, and for the kernels built, from the present sources
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(wildcard src/barymesh/core/*.cpp src/barymesh/core/*.h)
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # with the tools of this environment, so that only what has changed is compiled again
 INSTALL = $(PIP) --no-build-isolation --editable
+# what pip would do on one core, after every package; some have templates that are not Python, and pip does not mind
+COMPILE = $(BIN)/python -W ignore -m compileall -qq -j 0 $$($(BIN)/python -c "import sysconfig; \
+	  print(sysconfig.get_path('purelib'))") || true
 
 # what builds the kernels; without a compiler pip would print two pages
 $(VENV)/.builder: | $(BIN)/python
@@ -56,25 +63,31 @@ $(VENV)/.builder: | $(BIN)/python
 
 $(VENV)/.demo: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[mnist,report]'
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.testing: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test]'
+	$(COMPILE)
 	touch $@ $(VENV)/.demo
 
 $(VENV)/.linting: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test,lint]'
+	$(COMPILE)
 	touch $@ $(VENV)/.testing
 
 $(VENV)/.docs: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[docs]'
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.benching: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test,bench]'
+	$(COMPILE)
 	touch $@
 
 # all of it in one go, for CI
 $(VENV)/.everything: $(SOURCES) | $(VENV)/.builder
 	$(INSTALL) '.[test,lint,docs]'
+	$(COMPILE)
 	touch $(VENV)/.demo $(VENV)/.testing $(VENV)/.linting $(VENV)/.docs $@

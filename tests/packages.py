@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -39,11 +40,15 @@ def core():
     return needed_by(PROJECT["dependencies"])
 
 
+# reads the metadata of all that is installed
+owners_of_modules = cache(packages_distributions)
+
+
 def modules_of(names):
     """The top modules of the packages of these names, as they are imported."""
     packages = set(names)
     return {
         module
-        for module, owners in packages_distributions().items()
+        for module, owners in owners_of_modules().items()
         if not packages.isdisjoint(map(canonicalize_name, owners))
     }

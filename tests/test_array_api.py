@@ -70,8 +70,9 @@ def test_costs_measures_and_networks_too():
 
 
 def test_jax_arrays_are_read():
+    """In single precision, whatever JAX does by default: a page of the documentation sets that for the process."""
     jnp = pytest.importorskip("jax.numpy")
-    found = bm.barycenter(jnp.asarray(ROWS), jnp.asarray(POINTS), reg=0.1)
+    found = bm.barycenter(jnp.asarray(ROWS, dtype="float32"), jnp.asarray(POINTS, dtype="float32"), reg=0.1)
     expected = bm.barycenter(ROWS.astype(np.float32), POINTS.astype(np.float32), reg=0.1)
     np.testing.assert_array_equal(found.weights, expected.weights)
 

@@ -7,7 +7,6 @@ import ast
 import json
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -17,7 +16,7 @@ from packaging.requirements import Requirement
 import barymesh
 from barymesh.errors import MissingPackageError
 from barymesh.extras import EXTRAS, needs
-from tests.packages import EXTRAS_OF_PROJECT, FOR_DEVELOPERS, PROJECT, core, modules_of, needed_by
+from tests.packages import EXTRAS_OF_PROJECT, FOR_DEVELOPERS, PROJECT, core, modules_of, needed_by, owners_of_modules
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [*(ROOT / "src" / "barymesh").rglob("*.py"), *(ROOT / "studies" / "barymesh_a2dwb").rglob("*.py")]
@@ -77,7 +76,7 @@ duration = 50
 def prelude():
     """Makes every package unimportable that is installed here, and not part of the core."""
     core_modules = modules_of(core()) | OWN
-    blocked = sorted(set(packages_distributions()) - core_modules)
+    blocked = sorted(set(owners_of_modules()) - core_modules)
     assert {"matplotlib", "PIL", "zmq", "bokeh", "pyarrow", "ray", "sklearn"} <= set(blocked)
     return dedent(f"""\
         import sys

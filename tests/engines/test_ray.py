@@ -172,7 +172,8 @@ def test_bad_options_are_named_before_anything_starts(options, said, cluster):
 
 def python(code, *arguments, **environment):
     """A process of its own, without this one's token."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    kept = "RAY_worker_niceness"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_") or name == kept}
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *arguments],
         env={**clean, **environment}, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -169,7 +169,7 @@ def _node_count(widths: Floats, per_resolution: float) -> int:
     return math.prod(hermite(order_for(width, per_resolution))[0].size for width in widths)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def hermite(order: int) -> tuple[Floats, Floats]:
     """Nodes and weights (sum 1) of the standard normal distribution, negligible ones left out."""
     from scipy.special import roots_hermitenorm

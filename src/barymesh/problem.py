@@ -360,7 +360,8 @@ class Problem:
 
 
 def support_cost(problem: Problem) -> float:
-    """The largest cost between two points of the support, which every node knows; of a cost matrix its largest entry."""
+    """The largest cost between two points of the support, which every node knows; of a cost matrix its largest
+    entry."""
     return problem.cost.largest(problem.support, problem.support.points)
 
 

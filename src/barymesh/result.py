@@ -32,9 +32,9 @@ LEVELS = (0.1, 0.01, 0.001)
 
 
 def tv_bound(gap: float, reg: float) -> float:
-    """A bound on the total variation to the barycenter of a measure whose objective exceeds the best by ``gap`` at most:
-    ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm; NaN if the gap
-    is not known."""
+    """A bound on the total variation to the barycenter of a measure whose objective exceeds the best by ``gap`` at
+    most: ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm; NaN if
+    the gap is not known."""
     return float(np.fmin(1.0, np.sqrt(max(gap, 0.0) / (2.0 * reg)))) if gap == gap else np.nan
 
 

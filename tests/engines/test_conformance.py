@@ -28,7 +28,7 @@ MEASURES = [bm.Gaussian(-1, 0.5), bm.Gaussian(0, 0.6), bm.Gaussian(1.2, 0.4)]
 WEIGHTS = np.array([0.5, 0.25, 0.25])
 # total variation that must be reached, and the step
 METHODS = {
-    "sinkhorn": (1e-4, None), "gossip_sinkhorn": (1e-3, None), "a2dwb_conserving": (0.03, None),
+    "sinkhorn": (1e-4, None), "rounds": (1e-4, None), "gossip_sinkhorn": (1e-3, None), "a2dwb_conserving": (0.03, None),
     "a2dwb": (0.12, 0.03), "a2dwb_naive": (0.12, 0.01), "dcwb": (0.01, None),
 }  # fmt: skip
 INTERVAL, PATIENCE = 0.05, 90.0

@@ -206,7 +206,12 @@ def test_the_figures_of_a_record_are_those_of_the_members(network, absent):
     values, p = problem.oracle.value_and_gradient(lam)
     here = np.isin(np.arange(8), absent, invert=True)
     record = recorder.record(
-        2.0, View(lam, values, p, np.zeros(8), np.zeros(8)), here, 5, Traffic(7, 11), lambda: NodeDetails(np.array([]), None)
+        2.0,
+        View(lam, values, p, np.zeros(8), np.zeros(8)),
+        here,
+        5,
+        Traffic(7, 11),
+        lambda: NodeDetails(np.array([]), None),
     )
     members = np.flatnonzero(here)
     mean, total = p[members].mean(axis=0), lam[members].mean(axis=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from itertools import pairwise
-
 from unittest import mock
 
 import numpy as np

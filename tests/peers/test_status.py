@@ -14,8 +14,8 @@ from barymesh.peers.status import StatusServer, metrics, query
 
 FACTS = {
     "name": 'a"b', "run": "r", "fingerprint": "f", "method": "sinkhorn", "healthy": True, "activations": 7,
-    "stopped": False, "error": float("nan"), "uptime": 1.5, "sent_messages": 3, "sent_bytes": 30,
-    "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
+    "stopped": False, "error": float("nan"), "gap": None, "tv_bound": None, "uptime": 1.5,
+    "sent_messages": 3, "sent_bytes": 30, "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
     "links": {
         "b": {"state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4}}
     },

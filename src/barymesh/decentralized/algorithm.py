@@ -151,9 +151,9 @@ class AsynchronousAlgorithm(Algorithm[S]):
         return np.full(len(messages), -1, dtype=np.int64)
 
     def recipients(self, state: S, batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
-        """For the messages ``(b, width)`` that the batch has just made of the ``inbox``: over which links they are sent,
-        in the order of ``inbox.slots``, one node's neighbours after the other's; None for all. What a message tells
-        neighbours that do not get it is nothing that they act on."""
+        """For the messages ``(b, width)`` that the batch has just made of the ``inbox``: over which links they are
+        sent, in the order of ``inbox.slots``, one node's neighbours after the other's; None for all. What a message
+        tells neighbours that do not get it is nothing that they act on."""
         return None
 
     def bounds(self) -> tuple[Floats, Floats]:

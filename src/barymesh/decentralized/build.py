@@ -52,9 +52,9 @@ def build_algorithm(
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
     if method == "sinkhorn":
-        gradients = _log_gradients(batch, problem)
-        careful = gradients.final and needs_rounds(problem)
-        return SpanningTree(Rounds(problem, gradients, nodes.size, from_start=careful), nodes, tol)
+        logarithmic = _log_gradients(batch, problem)
+        careful = logarithmic.final and needs_rounds(problem)
+        return SpanningTree(Rounds(problem, logarithmic, nodes.size, from_start=careful), nodes, tol)
     if method == "rounds":
         if batch not in (None, "exact"):
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")

@@ -47,8 +47,8 @@ PATIENCE = 100
 # in rounds, activations after which a node shows that it is alive to all neighbours, and to those in the tree, and so
 # many more than a round takes after which it sends again what had no effect
 HEARTBEAT, ALIVE, REPEAT = 64, 20, 8
-# the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share PROGRESS
-# of the least before for so many times round the loop
+# the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share
+# PROGRESS of the least before for so many times round the loop
 PROGRESS, STALLED, NEGLIGIBLE = 0.9, 20, 1e-9
 
 
@@ -186,9 +186,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         else:
             assert self.rounds is not None
             local = self.method.local(state.own, others, state.target, known[~in_rounds])
-            answer = self.rounds.respond(
-                state.own, rows[in_rounds], state.target, known[in_rounds], fresh[in_rounds]
-            )
+            answer = self.rounds.respond(state.own, rows[in_rounds], state.target, known[in_rounds], fresh[in_rounds])
             contribution = _merged(in_rounds, answer, local)
         state.newcomer[rows[contribution.errors <= ARRIVED]] = 0.0
         messages = self._messages(state, rows, batch.counts, headers, sums, contribution)
@@ -328,9 +326,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             state.done[row] = state.stamp[row] + 1.0
         self._publish(state, row, beat, message, answer.target, whole)
 
-    def _publish(
-        self, state: TreeState[S], row: int, beat: int, message: Floats, target: Floats, whole: bool
-    ) -> None:
+    def _publish(self, state: TreeState[S], row: int, beat: int, message: Floats, target: Floats, whole: bool) -> None:
         """The root has a new target: into its state, and into its message."""
         state.target[row], state.stamp[row], state.whole[row] = target, beat, float(whole)
         message[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE, tree.ROUNDS]] = (

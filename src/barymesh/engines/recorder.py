@@ -66,9 +66,9 @@ class Recorder:
         spread = np.ptp(view.duals, axis=1)
         if spread.max() > self.limit:
             raise NumericalError(
-                f"The duals of node {int(spread.argmax())} range over {spread.max():.3g} at time {now:.6g}, where those "
-                f"of a barycenter range over the largest cost at most: they grow without bound. If a step was given, it "
-                "is too large: give a smaller one, or leave it out; or use method='rounds', which cannot diverge."
+                f"The duals of node {int(spread.argmax())} range over {spread.max():.3g} at time {now:.6g}; those of a "
+                "barycenter range over the largest cost at most, so these grow without bound. If a step was given, it "
+                "is too large: give a smaller one, or leave it out. Or use method='rounds', which cannot diverge."
             )
         mean = view.barycenter(weights)
         known = self.reference

@@ -63,7 +63,8 @@ def solve_oracle(
     began = time.perf_counter()
     with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
-        patience = None if problem is None or start is not None else PATIENCE
+        # without a tolerance there is nothing to be in time for
+        patience = None if problem is None or start is not None or tol == 0 else PATIENCE
         solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen, patience=patience)
         left = max_iter - solution.iterations
         if problem is not None and solution.status is Status.MAX_ITERATIONS and left > 0:

@@ -35,10 +35,12 @@ def solve_small_reg(problem: Problem, *, max_iter: int, tol: float, callback: Wa
 
 def _by_stages(method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
     """The accelerated iteration, reg by reg."""
-    weights, x, errors, duals = method.problem.weights, None, [], []
+    weights, x = method.problem.weights, None
+    errors: list[Floats] = []
+    duals: list[Floats] = []
     for stage, reg in enumerate(method.regs):
         last = stage == method.last_stage
-        done = sum(len(some) for some in errors)
+        done = sum(some.size for some in errors)
         found = solve(
             method.oracle(stage), weights, max_iter=max_iter - done, tol=tol if last else STAGE_ERROR, start=x,
             callback=callback, before=before + done,
@@ -68,7 +70,7 @@ def _at_last_reg(method: Rounds, found: Solution, stage: int, errors: Floats, du
 
 def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
     """Newton's steps: the rounds of a network, with a loop in place of the tree."""
-    problem, weights, count = method.problem, method.problem.weights, len(method.problem.measures)
+    weights, count = method.problem.weights, len(method.problem.measures)
     state, rows, everybody = method.start(count), np.arange(count), np.ones(count, dtype=bool)
     contribution = method.first(state)
     targets: Floats = np.zeros((count, method.down))

@@ -41,8 +41,8 @@ class Contribution:
 @dataclass(frozen=True)
 class Answer:
     """The root's new ``target (down,)``; ``moved``: its distance from the one before, in L1; ``remaining``: how far the
-    target itself still has to go, in L1, as estimated by the root; ``finished``: in rounds, that this is the last target,
-    and every node may stop."""
+    target itself still has to go, in L1, as estimated by the root; ``finished``: in rounds, that this is the last
+    target, and every node may stop."""
 
     target: Floats
     moved: float
@@ -112,8 +112,8 @@ class Method(ABC, Generic[S]):
 
 
 class RoundMethod(Method[S]):
-    """A method that also works in rounds, in which all contributions refer to one target. There ``respond`` and ``order``
-    take the places of ``local``, ``advance`` and ``root``. ``in_rounds``: it does so from the start."""
+    """A method that also works in rounds, in which all contributions refer to one target. There ``respond`` and
+    ``order`` take the places of ``local``, ``advance`` and ``root``. ``in_rounds``: it does so from the start."""
 
     in_rounds: bool
 
@@ -135,7 +135,8 @@ class RoundMethod(Method[S]):
         self, state: S, row: int, average: Floats, target: Floats | None, weight: float, error: float, enough: Enough
     ) -> Answer:
         """In rounds, the answer of the root, the node in ``row``, to the ``average (up,)`` of contributions that all
-        refer to its last ``target (down,)``, if there is one yet. ``weight``: the sum of the nodes' weights; ``error``: their largest."""
+        refer to its last ``target (down,)``, if there is one yet. ``weight``: the sum of the nodes' weights; ``error``:
+        their largest."""
 
     @abstractmethod
     def gaps(self, targets: Floats) -> Floats:

@@ -1,8 +1,8 @@
 """The entropic barycenter in rounds: safe for every regularisation and all weights.
 
 In a round all contributions refer to one target, so the root can judge a step before it builds on it. With ``x_i =
-lam_i / reg``, ``h_i = log p_i(x_i)``, averages ``a = avg(h)``, ``d = avg(x)`` and the dual function ``F = avg(W*_i(x_i))
-/ reg``, the root knows after every round
+lam_i / reg``, ``h_i = log p_i(x_i)``, averages ``a = avg(h)``, ``d = avg(x)`` and the dual function ``F =
+avg(W*_i(x_i)) / reg``, the root knows after every round
 
     q = exp(a - d) / Z,    spread = avg KL(q | p_i) >= 0,    merit = F - <q, d>
 
@@ -11,9 +11,9 @@ lam_i / reg``, ``h_i = log p_i(x_i)``, averages ``a = avg(h)``, ``d = avg(x)`` a
 
 **Newton's step.** A node's estimate answers to its potential by ``dh = (I - S_i) dx`` (response.py). With ``G_i = ((1 +
 damping) I - S_i)^-1`` a node moves to a target t by ``x_i += G_i (t - h_i)``, and the potentials sum to zero after that
-for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such as the last target: the averages of a matrix and of a
-vector. Where the matrices would be too large to send, a node moves to t by itself, in several Sinkhorn steps, and ``t = a
-- K d`` with the response K of the barycenter's self-transport in place of ``avg(G)^-1``.
+for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such as the last target: the averages of a matrix and of
+a vector. Where the matrices would be too large to send, a node moves to t by itself, in several Sinkhorn steps, and ``t
+= a - K d`` with the response K of the barycenter's self-transport in place of ``avg(G)^-1``.
 
 **The safeguard.** A step is kept if it lowers the merit by a share of the spread; for steps after which the potentials
 do not sum to zero ``merit - spread``, what the plain step would make of it, takes the place of the merit. If not, the
@@ -99,10 +99,10 @@ class Phase(IntEnum):
 @dataclass
 class RoundsState(EntropicState):
     """Of every node, each ``(k, n)``: ``h``, its log-gradient at x; ``base`` and ``base_h``, where its last step began;
-    ``reference``, the target that it has; ``move``, ``G (h - reference) - x``, and ``matrix (k, n, n)``, G, where they are
-    sent. Each ``(k,)``: ``value`` of its dual function
-    at x and ``upper``, the bound; ``damping`` of the matrix, and ``base_damping``; ``stage`` of the regularisation;
-    ``valid``, whether all this belongs to the present x and measure.
+    ``reference``, the target that it has; ``move``, ``G (h - reference) - x``, and ``matrix (k, n, n)``, G, where they
+    are sent. Each ``(k,)``: ``value`` of its dual function at x and ``upper``, the bound; ``damping`` of the matrix,
+    and ``base_damping``; ``stage`` of the regularisation; ``valid``, whether all this belongs to the present x and
+    measure.
 
     Of a root: ``phase``; of the last step that was kept, ``base_merit``, ``base_spread``, ``base_mean (k, n)`` and
     ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then.
@@ -130,8 +130,8 @@ class RoundsState(EntropicState):
 
 @dataclass(frozen=True)
 class Report:
-    """The averages over all nodes: of h, ``mean (n,)``, and of x, ``drift (n,)``, less its mean under q; ``upper`` bound
-    on the cost, ``stage``; ``move (n,)`` and ``matrix (n, n)``, if they are sent; and what follows from these:
+    """The averages over all nodes: of h, ``mean (n,)``, and of x, ``drift (n,)``, less its mean under q; ``upper``
+    bound on the cost, ``stage``; ``move (n,)`` and ``matrix (n, n)``, if they are sent; and what follows from these:
     ``log_q (n,)``, ``spread`` and ``merit``, see above."""
 
     mean: Floats
@@ -157,9 +157,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
     # of the contribution, after h and x: the value, the upper bound, the stage and its square
     SCALARS = 4
 
-    def __init__(
-        self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False
-    ) -> None:
+    def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
         super().__init__(problem, log_gradients)
         self.problem, self.in_rounds = problem, from_start
         n = self.points
@@ -192,12 +190,19 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         return self._transports[stage]
 
     def start(self, count: int) -> RoundsState:
-        n, m = self.points, self.points if self.newton else 0
-        zeros = {name: np.zeros((count, n)) for name in ("h", "base", "base_h", "base_mean", "base_drift")}
-        scalars = {name: np.zeros(count) for name in ("value", "upper", "base_merit", "base_spread", "counted")}
+        n, sent = self.points, self.points if self.newton else 0
+
+        def vectors() -> Floats:
+            return np.zeros((count, n))
+
+        def numbers(value: float = 0.0) -> Floats:
+            return np.full(count, value)
+
         return RoundsState(
-            **vars(super().start(count)), **zeros, **scalars, reference=np.zeros((count, m)),
-            move=np.zeros((count, m)), matrix=np.zeros((count, m, m)), damping=np.full(count, DAMPING), base_damping=np.full(count, DAMPING),
+            **vars(super().start(count)), h=vectors(), base=vectors(), base_h=vectors(), base_mean=vectors(),
+            base_drift=vectors(), value=numbers(), upper=numbers(), base_merit=numbers(), base_spread=numbers(),
+            counted=numbers(), damping=numbers(DAMPING), base_damping=numbers(DAMPING),
+            reference=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
             stage=np.zeros(count, dtype=np.int64), valid=np.zeros(count, dtype=bool),
             phase=np.zeros(count, dtype=np.int64),
         )  # fmt: skip
@@ -281,7 +286,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             x = self._approached(measure, stage, x, t)
         new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
         state.x[row] = (x - x.mean()) * (self.regs[stage] / self.regs[new])
-        state.stage[row], state.damping[row], state.valid[row] = new, order[Order.DAMPING], False
+        damping = float(np.clip(order[Order.DAMPING], LEAST_DAMPING, MOST_DAMPING))
+        state.stage[row], state.damping[row], state.valid[row] = new, damping, False
         state.upper[row] = 0.0
         if self.newton:
             state.reference[row] = t

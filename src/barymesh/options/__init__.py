@@ -40,10 +40,11 @@ class RunOptions(Model):
     Parameters
     ----------
     method : str, default="sinkhorn"
-        The algorithm: ``"sinkhorn"``, or, on a network, ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"``
-        (synchronous), ``"a2dwb_conserving"`` (the paper's, made to end at the barycenter) or ``"gossip_sinkhorn"``
-        (another paper's). ``"sinkhorn"`` is Sinkhorn iteration in the dual, accelerated; every step is checked to do at
-        least as well as a plain one. On a network it is asynchronous and decentralised.
+        The algorithm: ``"sinkhorn"``, or, on a network, ``"rounds"`` (slower, with few messages, proven to converge),
+        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
+        made to end at the barycenter) or ``"gossip_sinkhorn"`` (another paper's). ``"sinkhorn"`` is Sinkhorn iteration
+        in the dual, accelerated; every step is checked to do at least as well as a plain one. On a network it is
+        asynchronous and decentralised, and works in rounds where it must.
     engine : str, default="simulation"
         Where a network runs: ``"simulation"``, ``"processes"`` or ``"ray"``. A simulation has virtual time, and repeats
         to the last bit. Processes on this machine talk through sockets, as fast as they can; programs that use them
@@ -51,8 +52,8 @@ class RunOptions(Model):
         links.
     tol : float, default=1e-6
         Stop once the measures' own estimates agree with the barycenter to this tolerance (mean L1 distance). On a
-        network only ``"sinkhorn"`` stops by itself, once every node is within it; the other methods, ``tol=0``, and
-        samples that grow use the whole duration, and their status is OUT_OF_TIME.
+        network only ``"sinkhorn"`` and ``"rounds"`` stop by themselves, once every node is within it; the other
+        methods, ``tol=0``, and samples that grow use the whole duration, and their status is OUT_OF_TIME.
     max_iter : int, default=5000
         Iterations of the exact solver at most. A run on a network has a ``duration`` instead.
     start : Result, optional

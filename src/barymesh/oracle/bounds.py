@@ -1,7 +1,7 @@
 """Bounds on the transport cost of every node to a given measure, from any potentials: what certificates are made of.
 
-With ``W_i(p) = min_pi <C, pi> + reg * KL(pi | counting x mu_i)`` over plans with marginals p and mu_i, and any potential
-``lam_i``:
+With ``W_i(p) = min_pi <C, pi> + reg * KL(pi | counting x mu_i)`` over plans with marginals p and mu_i, and any
+potential ``lam_i``:
 
     <lam_i, p> - W*_i(lam_i)   <=   W_i(p)   <=   the value of any plan with exactly these marginals
 
@@ -49,7 +49,7 @@ class SquaredProductCosts(ProductCosts):
         squares += np.add.reduceat(columns * np.square(y).sum(axis=1), starts)
         mixed = ((rows @ self.z) * np.add.reduceat(columns[:, None] * y, starts)).sum(axis=1)
         exact = squares - 2.0 * mixed / np.maximum(np.add.reduceat(columns, starts), TINY)
-        return np.clip(exact, 0.0, super().of(nodes, rows, columns, starts))
+        return np.asarray(np.clip(exact, 0.0, super().of(nodes, rows, columns, starts)))
 
 
 def transport_bounds(

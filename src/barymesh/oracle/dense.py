@@ -38,7 +38,9 @@ class DenseOracle(Oracle):
             rows = self.exact.cost_rows.T if self.exact.cost_rows.size else self._costs(support, atoms[0].table, cost)
             matrix: Floats = np.exp(-rows).astype(dtype, copy=False)
             self.to_atoms = matrix_kernel(matrix)
-            symmetric = self.size == self.atoms and np.array_equal(matrix, matrix.T)
+            same = atoms[0].table is support.points or np.array_equal(atoms[0].table, support.points)
+            # squared distances of points to themselves are equal to the last bit in both directions
+            symmetric = (cost.squared and same) or (self.size == self.atoms and np.array_equal(matrix, matrix.T))
             self.to_support = self.to_atoms if symmetric else matrix_kernel(matrix.T)
 
     def _costs(self, support: Support, table: Floats, cost: Cost) -> Floats:

@@ -101,8 +101,8 @@ class Peer:
             "keeps_running": self._keeps_running,
             "support": kit.network.support,
             "error": None if latest is None else float(latest.errors[0]),
-            "gap": _known(latest and latest.gaps),
-            "tv_bound": _known(latest and latest.tv_bounds),
+            "gap": None if latest is None else _known(latest.gaps),
+            "tv_bound": None if latest is None else _known(latest.tv_bounds),
             "uptime": now - self._started,
             "result": str(self.folder / RESULT),
             "privacy": None if self.spent is None else asdict(self.spent),
@@ -131,9 +131,9 @@ class Peer:
                 _log.error("the result could not be written: %s", error)
 
 
-def _known(values: NDArray[np.float64] | None) -> float | None:
-    """The first of the values, None if there is none."""
-    return None if values is None or np.isnan(values[0]) else float(values[0])
+def _known(values: NDArray[np.float64]) -> float | None:
+    """The first of the values, None if it is not known."""
+    return None if np.isnan(values[0]) else float(values[0])
 
 
 async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path, budget: PrivacyBudget | None = None) -> Peer:

@@ -89,18 +89,45 @@ def recognise(points: Floats) -> Grid | None:
     Only grids of two or more points along some axis count; the order must be that of ``Grid.points``.
     """
     n, dimension = points.shape
-    shape: list[int] = []
+    if n < 2:
+        return None
     lower, upper = points.min(axis=0), points.max(axis=0)
     flat = (upper - lower) <= REGULAR * (upper - lower).max() / max(n, 2)
     upper = np.where(flat, lower, upper)
+    # in exact C order the sides follow from where coordinates begin anew, and nothing need be sorted
+    found = _grid_of(points, lower, upper, _sides_in_order(points))
+    if found is not None:
+        return found
+    shape: list[int] = []
     for axis in range(dimension):
         extent = upper[axis] - lower[axis]
         shape.append(1 if flat[axis] else max(round(extent / _step(np.unique(points[:, axis]))), 1) + 1)
         if np.prod(shape, dtype=float) > n:
             return None
-    grid = Grid(tuple(shape), tuple(map(float, lower)), tuple(map(float, upper)))
-    if int(np.prod(shape)) != n or n < 2:
+    return _grid_of(points, lower, upper, tuple(shape))
+
+
+def _sides_in_order(points: Floats) -> tuple[int, ...]:
+    """The sides of the grid that the points are in C order, if they are those of any."""
+    sides: list[int] = []
+    for axis in reversed(range(points.shape[1])):
+        drops = np.flatnonzero(np.diff(points[:, axis]) < 0)
+        side = int(drops[0]) + 1 if drops.size else len(points)
+        if axis > 0 and drops.size == 0 and (points[:, axis] == points[0, axis]).all():
+            side = 1
+        sides.insert(0, side)
+        points = points[::side]
+    return tuple(sides)
+
+
+def _grid_of(points: Floats, lower: Floats, upper: Floats, shape: tuple[int, ...]) -> Grid | None:
+    """The grid of this shape, if these are its points."""
+    single = np.array(shape) == 1
+    if int(np.prod(shape)) != len(points) or single.all() or (upper[~single] <= lower[~single]).any():
         return None
+    # a side of one point has no extent
+    upper = np.where(single, lower, upper)
+    grid = Grid(shape, tuple(map(float, lower)), tuple(map(float, upper)))
     spacing = min((u - lo) / (c - 1) for lo, u, c in zip(lower, upper, shape, strict=True) if c > 1)
     return grid if np.abs(grid.points - points).max() <= REGULAR * spacing else None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from barymesh.core.tree import HEADER
 from barymesh.engines.delivery import LARGE_POOL_ROOM
+from barymesh.methods.rounds import Order, Rounds
 from barymesh.transport.wire import frame_bytes
 from benchmarks.parts import Row
 from benchmarks.tables import table
@@ -58,7 +59,9 @@ class NetworkCost:
     @property
     def bytes(self) -> float:
         """Of all nodes: header and target to every neighbour, two sums to the parent."""
-        each = self.degree * frame_bytes(HEADER + self.points) + 2 * NUMBER * self.points
+        each = self.degree * frame_bytes(HEADER + self.points + len(Order)) + NUMBER * (
+            2 * self.points + Rounds.SCALARS
+        )
         return self.nodes * each * self.rounds
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from unittest import mock
 
 import numpy as np
@@ -151,7 +152,7 @@ def test_what_is_kept_lowers_the_merit(by_newton, seed):
                 report = loop.reports[-1]
                 kept.append((report.stage, report.merit, report.spread))
             assert phase is not Phase.NONE
-    for (stage, merit, spread), (next_stage, next_merit, next_spread) in zip(kept, kept[1:], strict=False):
+    for (stage, merit, spread), (next_stage, next_merit, next_spread) in pairwise(kept):
         if stage == next_stage:
             before, after = (merit, next_merit) if by_newton else (merit - spread, next_merit - next_spread)
             assert after <= before + 1e-9 * (1 + abs(before))
@@ -226,7 +227,7 @@ def test_reg_is_lowered_in_steps_that_end_where_it_should():
     assert stages(1.0, 10.0) == [1.0]
     found = stages(1e-4, 1.0)
     assert found[-1] == 1e-4
-    assert all(before == pytest.approx(4 * after) for before, after in zip(found, found[1:], strict=False))
+    assert all(before == pytest.approx(4 * after) for before, after in pairwise(found))
     assert found[0] * 4 >= 0.02
 
 

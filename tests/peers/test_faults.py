@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import zmq
 
+from barymesh.core import tree
+from barymesh.methods.rounds import Order
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.publisher import REQUEST
 from barymesh.transport.wire import encode
@@ -168,7 +170,7 @@ def test_an_old_message_is_refused_after_a_restart_too(tmp_path):
             cluster.start(0)
             cluster.wait_for_work(0)
             # the incarnation that it had, and an early number; header and target, without the sums
-            old = encode(cluster.network.fingerprint, 1, 1, 3, np.zeros(17 + 20))
+            old = encode(cluster.network.fingerprint, 1, 1, 3, np.zeros(tree.HEADER + 20 + len(Order)))
 
             def refused():
                 send_to_all(speaker, old)

@@ -51,6 +51,8 @@ def test_the_facts_for_prometheus():
         ("barymesh_info", 'a"b', "f", "r", "sinkhorn"): 1.0,
         ("barymesh_activations_total",): 7.0,
         ("barymesh_stopped",): 0.0,
+        ("barymesh_gap",): pytest.approx(math.nan, nan_ok=True),
+        ("barymesh_tv_bound",): pytest.approx(math.nan, nan_ok=True),
         ("barymesh_uptime_seconds",): 1.5,
         ("barymesh_sent_messages_total",): 3.0,
         ("barymesh_sent_bytes_total",): 30.0,

@@ -181,6 +181,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         in_rounds = state.rounds[rows] > 0
         fresh = self._note_targets(state, rows, batch.counts, in_rounds)
         known, others = state.stamp[rows] >= 0, rows[~in_rounds]
+        free = others[(state.stamp[others] >= 0) & (state.done[others] == 0) & (state.away[others] == 0)]
+        if free.size:
+            self.method.approach(state.own, free, state.target)
         if not in_rounds.any():
             contribution = local = self.method.local(state.own, rows, state.target, known)
         else:
@@ -355,7 +358,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         # after as long as a round takes, what was sent had no effect
         again = np.where(np.isfinite(state.pace[rows]), np.minimum(state.pace[rows], ALIVE), 0.0) + REPEAT
         to_all = (sent[:, SENT_TREE] != fields).any(axis=1) | (silent(ALL_BEAT) >= HEARTBEAT)
-        to_all |= state.rounds[rows] == 0
+        in_rounds = state.rounds[rows] > 0
+        to_all |= ~in_rounds
         # neighbours that do not know of this epoch, or of the way to the root through this node
         closer = (own[tree.ROOT] < root) | ((own[tree.ROOT] == root) & (own[tree.DISTANCE] + 1.0 < distance))
         behind = (epoch < own[tree.EPOCH]) | ((epoch == own[tree.EPOCH]) & closer)
@@ -374,9 +378,10 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             (SENT_STAMP, messages[:, tree.STAMP], STAMP_BEAT, _any(to_children, owner, rows.size) | to_all),
             (None, None, TREE_BEAT, _any(behind, owner, rows.size)),
         ):
+            noted = where & in_rounds
             if what is not None and values is not None:
-                state.sent[rows[where], what] = values[where]
-            state.sent[rows[where], when] = beats[where]
+                state.sent[rows[noted], what] = values[noted]
+            state.sent[rows[noted], when] = beats[noted]
         return np.asarray(to_all[owner] | behind | to_parent | to_children)
 
     def _remaining(self, state: TreeState[S], row: int, left: float) -> float:

@@ -74,6 +74,10 @@ class Method(ABC, Generic[S]):
     def first(self, state: S) -> Contribution:
         """The contributions of all nodes before any of them has acted, or knows a target."""
 
+    def approach(self, state: S, rows: Indices, targets: Floats) -> None:
+        """Before they contribute, the nodes in the ``rows (b,)`` may work towards their targets, the rows of ``targets
+        (k, down)``, by themselves. By default they do not."""
+
     @abstractmethod
     def local(self, state: S, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
         """The contributions of the nodes in the ``rows (b,)``, which act now. Their targets are the rows of ``targets

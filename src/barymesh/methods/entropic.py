@@ -2,7 +2,7 @@
 
 In ``x_i = lam_i / reg`` and ``h_i = log p_i(x_i)`` the iteration is ``x_i += avg(h) - h_i``. So
 
-    local:   contribution (h_i, x_i),     x_i += relaxation_i * (target - h_i)
+    local:   x_i += target - h_i  a few times,  contribution (h_i, x_i),  x_i += relaxation_i * (target - h_i)
     root:    target = avg(h) - gain * correction(avg(x))
 
 Where nothing moves any more, all ``h_i`` are equal and the correction is 0, so the potentials sum to zero up to a
@@ -36,6 +36,8 @@ from barymesh.state import State
 # is LESS where the last one made the error larger, and MORE where not: these balance at 0.42 of all steps
 RELAXATION, LEAST_RELAXATION = 1.6, 0.8
 LESS, MORE = 0.875, 1.1
+# plain steps to the target before a node contributes: they cost no message
+LOCAL_STEPS = 4
 # a correction that changes its sign and keeps this share of its size in one time round the loop was too large
 OVERSHOOT = 0.5
 OPPOSITE, ALIKE = -0.3, 0.3
@@ -97,6 +99,12 @@ class Entropic(Method[EntropicState]):
     def first(self, state: EntropicState) -> Contribution:
         h = self.log_gradients.at(state.x, state.measure.astype(np.intp), state.drawn)
         return Contribution((h, state.x), np.full(len(h), UNKNOWN_ERROR))
+
+    def approach(self, state: EntropicState, rows: Indices, targets: Floats) -> None:
+        # what is known by samples is computed from all of them, which takes long, and grows with every activation
+        for _ in range(LOCAL_STEPS if self.final else 0):
+            h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
+            kernels.move_potentials(rows, np.ones_like(state.relaxation), h, targets, state.x)
 
     def local(self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
         state.drawn[rows] += 1

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs soak lint format bench quick-bench clean
+.PHONY: demo test docs soak fuzz lint format bench quick-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -21,6 +21,11 @@ MINUTES ?= 5
 SEED ?= 0
 soak: $(VENV)/.testing
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
+
+# random problems on random simulated networks
+CASES ?= 1000
+fuzz: $(VENV)/.testing
+	$(BIN)/python -m tests.fuzz --count $(CASES) --seed $(SEED)
 
 lint: $(VENV)/.linting
 	$(BIN)/ruff check .

@@ -31,9 +31,9 @@ from benchmarks.tables import NEVER
 Say = Callable[[str], None]
 Make = Callable[[int, int], Problem]
 
-LEVELS = (0.1, 0.01, 0.001)
+LEVELS = (0.1, 0.01, 0.001, 1e-6)
 STEPS = (0.25, 1.0, 4.0, 16.0, 64.0)
-METHODS = ("sinkhorn", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
+METHODS = ("sinkhorn", "rounds", "a2dwb_conserving", "a2dwb", "a2dwb_naive", "dcwb", "gossip_sinkhorn")
 # mean seconds of a hop: the paper's mean delay, and half the time between two activations
 HOP = 0.6 + 0.1
 # nodes, network, seconds, target for sinkhorn
@@ -45,13 +45,19 @@ IMAGES = (
     (100, "complete", 100, 8), (100, "erdos_renyi", 100, 12), (100, "star", 100, 25), (100, "grid:rows=10", 150, 50),
 )  # fmt: skip
 SAMPLED = tuple((size, network, 200, 2 * target) for size, network, _, target in GAUSSIANS[:3])
+# share of the largest cost, seconds, target to 0.01
+SMALL_REG = ((1e-3, 150.0, 80.0), (3e-4, 300.0, 200.0), (1e-4, 600.0, 400.0))
+GAUSSIANS_IN_ROUNDS = (
+    (100, "complete", 150), (100, "erdos_renyi", 150), (100, "star", 150), (100, "barabasi_albert:k=2", 150),
+    (100, "grid:rows=10", 300), (50, "cycle", 400),
+)  # fmt: skip
 LONG = ((500, "cycle", 1000), (500, "path", 2000))
 SEEDS = 5
 FLOOR = (
     "*floor*: the way from the farthest node up to the root of the tree and down again, once, at "
     f"{HOP} s a hop, the mean delay and half the time between two activations."
 )
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("#0072B2", "#000000", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def run(quick: bool, say: Say) -> Part:
@@ -81,6 +87,8 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
         "The same Gaussians, known to the nodes only by samples: 100 more at every activation.",
         targets(SAMPLED, gaussians, 1, say, batch=100, record_every=1.0),
     )
+    yield small_reg_table(SMALL_REG, say)
+    yield rounds_table(GAUSSIANS_IN_ROUNDS, say)
     yield rivals_table(("erdos_renyi", "star"), 100, 100, STEPS, say, curves)
     yield Table(
         "Large diameters",
@@ -91,7 +99,43 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
 
 def quick_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
     yield gaussian_table([(100, network, 60, target) for _, network, _, target in GAUSSIANS[:3]], 1, say)
+    yield small_reg_table(SMALL_REG[:1], say)
+    yield rounds_table([(30, "erdos_renyi", 100)], say)
     yield rivals_table(("erdos_renyi",), 30, 30, (1.0, 16.0), say, curves)
+
+
+def rounds_table(cases: Sequence[tuple[int, str, float]], say: Say) -> Table:
+    """What is sent in rounds, beside what the asynchronous method sends."""
+    rows = []
+    for size, name, seconds in cases:
+        problem, network = gaussians(size), as_network(name, size)
+        reference = exact_reference(problem)
+        for method in ("sinkhorn", "rounds"):
+            found = reached(run_method(problem, network, method, seconds, reference))
+            each = {key: value if key.startswith("s ") else value and value / size for key, value in found.items()}
+            rows.append({"nodes": size, "network": name, "method": method, **each, "last tv": found["last tv"]})
+            say(f"{method} on {name}, m={size}: {each['messages to 1e-06']} messages a node to 1e-6")
+    text = "The same Gaussians: virtual seconds, messages a node and megabytes a node to a total variation."
+    return Table("Rounds", text, rows)
+
+
+def small_reg_table(cases: Sequence[tuple[float, float, float]], say: Say) -> Table:
+    """Digits of eight by eight pixels at small reg, with the default method."""
+    from sklearn.datasets import load_digits
+
+    rows = []
+    for share, seconds, target in cases:
+        images = load_digits().images[:20]
+        problem = Problem.create(images / images.sum(axis=(1, 2), keepdims=True), reg=2.0 * share)
+        network = as_network("erdos_renyi", 20)
+        found = reached(run_method(problem, network, "sinkhorn", seconds, exact_reference(problem), record_every=0.4))
+        times = {key: value for key, value in found.items() if key.startswith("s ")}
+        rows.append(
+            {"reg over the largest cost": share, **times, "target to 0.01": target, "last tv": found["last tv"]}
+        )
+        say(f"digits at {share:g} of the largest cost: {found['s to 0.01']} virtual s to 0.01 (target {target})")
+    text = "Twenty handwritten digits of 8 x 8 pixels on an Erdos-Renyi network, the default method: virtual seconds."
+    return Table("Small reg", text, rows)
 
 
 def gaussian_table(cases: Sequence[tuple[int, str, float, float]], seeds: int, say: Say) -> Table:

@@ -52,12 +52,14 @@ async def all_at_work(peers, **options):
     return await asyncio.gather(*(at_work(one, **options) for one in peers))
 
 
-def test_five_peers_reach_the_barycenter_and_stop(truth, tmp_path):
+@pytest.mark.parametrize("method", ["sinkhorn", "rounds"])
+def test_five_peers_reach_the_barycenter_and_stop(method, truth, tmp_path):
+    """Each with a certificate that all have made together, and none has gathered; it is in the result on disk too."""
     keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
     reports = []
 
     async def work():
-        peers = [peer(k, keys, ports, tmp_path) for k in range(5)]
+        peers = [peer(k, keys, ports, tmp_path, method=method) for k in range(5)]
         endings = await all_at_work(peers, duration=60, linger=3, report=reports.append, every=0.5)
         return peers, endings
 
@@ -67,7 +69,13 @@ def test_five_peers_reach_the_barycenter_and_stop(truth, tmp_path):
         found = one.snapshot()
         np.testing.assert_allclose(found.weights[0], truth, atol=1e-5)
         assert np.abs(found.weights[0] - truth).sum() <= found.errors[0] <= 1e-5
+        assert 0 <= found.gaps[0] < 1e-9
+        assert 0.5 * np.abs(found.weights[0] - truth).sum() <= found.tv_bounds[0] + 1e-10
+        one.write(tmp_path / "result.npz", found)
+        with np.load(tmp_path / "result.npz") as stored:
+            assert (stored["gaps"][0], stored["tv_bounds"][0]) == (found.gaps[0], found.tv_bounds[0])
         one.store.close()
+    assert len({one.snapshot().gaps[0] for one in peers}) == 1
     assert len(reports) >= 10
 
 

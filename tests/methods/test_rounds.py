@@ -159,7 +159,7 @@ def test_what_is_kept_lowers_the_merit(by_newton, seed):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_they_converge_to_the_barycenter(seed):
     """At any reg, with any weights: to the last digits, and in few rounds."""
     problem = random_problem(seed, low=1e-4)

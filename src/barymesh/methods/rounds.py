@@ -20,8 +20,8 @@ do not sum to zero ``merit - spread``, what the plain step would make of it, tak
 nodes go back, and take a shorter step, then the plain one, which passes always. So the merit falls by a share of the
 spread again and again, and the nodes converge to the barycenter: docs/explanation/rounds.md has the proof.
 
-**Small reg.** The root begins with a larger reg and lowers it in steps, each time the nodes are close to the barycenter
-of the last one.
+**Small reg.** If reg is small, the root begins with a larger one and lowers it in steps, each time the nodes are close
+to the barycenter of the last one.
 
 **The certificate.** ``-(merit - spread)`` is a lower bound on the best objective. At the end every node solves its
 transport to q to the last digits, and adds an upper bound on its cost to its contribution. Their sum is an upper bound
@@ -165,7 +165,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
         self.down = n + len(Order)
         self.response = Response(problem)
-        self.regs = stages(problem.reg, support_cost(problem)) if from_start else [problem.reg]
+        lowered = from_start and needs_rounds(problem)
+        self.regs = stages(problem.reg, support_cost(problem)) if lowered else [problem.reg]
         self._oracles: dict[int, Oracle] = {}
         self._transports: dict[int, SelfTransport] = {len(self.regs) - 1: self.transport}
 

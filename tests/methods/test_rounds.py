@@ -232,7 +232,7 @@ def test_reg_is_lowered_in_steps_that_end_where_it_should():
 
 
 @pytest.mark.parametrize(
-    ("points", "reg", "expected"), [(100, 0.1, False), (100, 0.05, True), (30, 0.1, True), (2000, 0.2, False)]
+    ("points", "reg", "expected"), [(100, 0.1, False), (100, 0.005, True), (10, 0.2, True), (2000, 0.02, False)]
 )
 def test_small_reg_and_coarse_supports_need_rounds(points, reg, expected):
     problem = Problem.create([bm.Gaussian(0, 1)], np.linspace(-5, 5, points), reg=reg)

@@ -60,8 +60,8 @@ SHORTER = 0.25
 FACTOR, FIRST_SHARE, STAGE_ERROR = 4.0, 0.02, 1e-2
 # Sinkhorn steps of a node to a target: at most so many, each so long, until this share of the distance is left
 STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
-# a reg below this share of the largest cost on the support is small
-SMALL = 0.99e-3
+# a reg below these shares of the largest cost on the support, and of the squared spacing, is small
+SMALL, COARSE = 1e-4, 0.25
 # potentials whose mean is below this sum to zero, up to rounding
 FEASIBLE = 1e-9
 # steps for the certificate, and the distance that is close enough
@@ -492,9 +492,9 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
 def needs_rounds(problem: Problem) -> bool:
     """Whether the problem is of a kind that asynchronous work is known to fail on: reg is small compared with the costs
-    on the support, or the blur of reg is narrower than the spacing of the support."""
-    small = problem.reg < SMALL * support_cost(problem)
-    return small or (problem.cost.squared and problem.support.size > 1 and problem.reg < problem.support.spacing**2)
+    on the support, or the blur of reg is far narrower than the spacing of the support."""
+    coarse = problem.cost.squared and problem.support.size > 1 and problem.reg < COARSE * problem.support.spacing**2
+    return coarse or problem.reg < SMALL * support_cost(problem)
 
 
 def stages(reg: float, largest_cost: float) -> list[float]:

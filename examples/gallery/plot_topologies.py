@@ -42,9 +42,9 @@ for name in names:
 # %%
 # The time is set by how many hops the farthest site is from the centre, about 1.8 s for each, and not by the number of
 # links. The complete network is the most expensive way to be fast but for the long ones: a sparse network without long
-# ways (exponential, or random) is nearly as fast for two thirds of the traffic or less. Paths and cycles have few links and still cost more,
-# because they take longer. The star is the cheapest, but depends on its hub: hollow bars are networks that fall apart
-# if one site fails.
+# ways (exponential, or random) is nearly as fast for two thirds of the traffic or less. Paths and cycles have few links
+# and still cost more, because they take longer. The star is the cheapest, but depends on its hub: hollow bars are
+# networks that fall apart if one site fails.
 
 assert np.corrcoef(hops, seconds)[0, 1] > 0.95
 cost = dict(zip(names, megabytes, strict=True))

@@ -251,3 +251,35 @@ def test_what_is_sent_has_bounds_that_hold():
             host.send(batch, outgoing)
         assert host.stopped.all()
         assert isinstance(algorithm.method, Rounds)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("method", ["rounds", "sinkhorn"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bounds_hold_for_what_every_single_node_has(seed, method, tol):
+    """However early they stop; and no bound is exactly 0, which nobody can know."""
+    rng = np.random.default_rng(seed)
+    masses = rng.dirichlet(np.ones(8), int(rng.integers(2, 5)))
+    support = np.linspace(0, 1, 8)
+    result = run(masses, support, reg=0.3, network="complete", method=method, tol=tol)
+    truth = bm.barycenter(masses, support, reg=0.3, tol=1e-13)
+    assert result.success
+    distance = 0.5 * np.abs(result.node_weights - truth.weights).sum(axis=1)
+    assert (distance <= result.node_tv_bounds).all()
+    assert (result.node_gaps > 0).all()
+    assert 0.5 * np.abs(result.weights - truth.weights).sum() <= result.tv_bound
+
+
+def test_single_precision():
+    result = run(support=np.linspace(-5, 5, 40), reg=0.05, precision="float32")
+    truth = bm.barycenter(MEASURES, np.linspace(-5, 5, 40), reg=0.05, tol=1e-12)
+    assert result.success
+    assert (0.5 * np.abs(result.node_weights - truth.weights).sum(axis=1) <= result.node_tv_bounds).all()
+
+
+def test_a_random_cost_matrix():
+    """A support so coarse that nothing moves is known by its costs too."""
+    rng = np.random.default_rng(0)
+    costs, masses = rng.random((8, 8)), rng.dirichlet(np.ones(8), 4)
+    result = run(masses, None, cost=costs, reg=0.01, network="path", method="sinkhorn", duration=300.0)
+    assert_right(result)

@@ -352,3 +352,39 @@ def test_float32_is_a_success_only_if_float64_agrees(rng, reg, max_iter):
     # iterations that were undone are not shown
     assert seen == sorted(set(seen))
     assert seen[-1] == result.iterations
+
+
+def test_more_iterations_never_give_a_worse_result():
+    """Where the iteration crawls, the solver begins anew; if it is interrupted then, it returns what it had before."""
+    support = np.concatenate([np.linspace(0, 0.2, 25), np.linspace(0.8, 1, 25)])[:, None]
+    masses = np.random.default_rng(1).dirichlet(np.full(50, 0.5), 10)
+    errors = [
+        bm.barycenter(masses, support, reg=0.01, tol=1e-9, max_iter=limit).consensus for limit in (100, 101, 105, 130)
+    ]
+    assert errors == sorted(errors, reverse=True)
+    stopped = bm.barycenter(masses, support, reg=0.01, tol=1e-9, callback=lambda record: record.step >= 106)
+    assert stopped.status is bm.Status.STOPPED
+    assert stopped.consensus <= errors[0]
+
+
+def test_a_tolerance_below_rounding_ends_with_the_accelerated_iteration():
+    """Newton's steps are given up where they gain nothing any more."""
+    result = bm.barycenter([bm.Gaussian(mean, 0.3) for mean in (-3, 0, 3)], np.linspace(-5, 5, 50), reg=0.1, tol=1e-17)
+    assert result.status is bm.Status.MAX_ITERATIONS
+    assert result.iterations == 5000
+    assert result.consensus < 1e-13
+
+
+@pytest.mark.parametrize("tol", [1e-6, 1e-10])
+def test_small_reg_takes_few_iterations(tol):
+    """Five histograms on eight points of the plane, and twelve sparse ones on a line: thousands of plain iterations."""
+    rng = np.random.default_rng(0)
+    few = bm.barycenter(rng.dirichlet(np.ones(8), 5), rng.random((8, 2)), reg=1.5e-3, tol=tol)
+    assert few.success
+    assert few.iterations < 300
+    masses = np.zeros((12, 50))
+    for row in masses:
+        row[rng.choice(50, 8, replace=False)] = rng.dirichlet(np.ones(8))
+    sparse = bm.barycenter(masses, np.linspace(0, 1, 50)[:, None], reg=1e-4, tol=tol)
+    assert sparse.success
+    assert sparse.iterations < 700

@@ -21,7 +21,7 @@ LIVES = 2**20
 
 @dataclass
 class Traffic:
-    """What nodes have sent: one message for every link at every activation, and their bytes on the wire."""
+    """What nodes have sent, a message for each link that they sent it over, and their bytes on the wire."""
 
     messages: int = 0
     bytes: int = 0
@@ -102,6 +102,9 @@ class Host(Generic[S]):
         receivers = self.algorithm.private_receivers(messages)
         links = self.algorithm.recipients(self.state, batch, inbox, messages)
         private, degrees = self.algorithm.private, self.nodes.degrees[batch.rows].astype(np.intp)
+        if links is not None and self.transport.broadcasts:
+            owner = np.repeat(np.arange(batch.rows.size), degrees)
+            links = (np.bincount(owner, links, batch.rows.size) > 0)[owner]
         if links is None:
             count, told = int(degrees.sum()), int((receivers >= 0).sum())
         else:
@@ -144,7 +147,7 @@ def view_of(algorithm: Algorithm[S], state: S, problem: Problem, steps: int, rec
     rows, measures = np.arange(len(duals)), algorithm.measures(state).astype(np.intp)
     atoms = algorithm.known_atoms(state, rows)
     if atoms is None:
-        values, estimates = problem.oracle.value_and_gradient(duals, measures)
+        values, estimates = problem.float64_oracle.value_and_gradient(duals, measures)
     else:
         known = problem.part(measures, problem.weights[rows], atoms)
         values, estimates = known.float64_oracle.value_and_gradient(duals)

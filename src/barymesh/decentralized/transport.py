@@ -21,7 +21,10 @@ Links = NDArray[np.bool_]
 
 
 class Transport(ABC):
-    """Carries the newest message of every node to its neighbours."""
+    """Carries the newest message of every node to its neighbours. ``broadcasts``: a message that is sent to some of
+    them is sent to all."""
+
+    broadcasts = False
 
     @abstractmethod
     def receive(self, batch: Batch) -> Inbox:

@@ -49,7 +49,7 @@ PATIENCE = 100
 HEARTBEAT, ALIVE, REPEAT = 64, 20, 8
 # the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share
 # PROGRESS of the least before for so many times round the loop
-PROGRESS, STALLED, NEGLIGIBLE = 0.9, 20, 1e-9
+PROGRESS, STALLED, NEGLIGIBLE = 0.5, 20, 1e-9
 
 
 @dataclass

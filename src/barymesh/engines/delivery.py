@@ -61,6 +61,9 @@ class Delivery(Transport):
         table = delays.table(network)
         self.shortest = table.shortest
         self.fast = table.simple and not (faults.touches_messages or faults.resets)
+        # all receivers share one copy of a message. Those that it is not meant for do not act on what is new in it; but
+        # where messages are lost, it would stand in for one that was meant for them: so it is sent to all, and counted
+        self.broadcasts = faults.touches_messages
         streams = np.empty(edges, dtype=np.uint64)
         receiver = np.repeat(np.arange(size), np.diff(network.offsets))
         kernels.edge_streams(seed % 2**64, network.neighbours, receiver, streams)
@@ -156,9 +159,8 @@ class Delivery(Transport):
         self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: NDArray[np.bool_] | None = None
     ) -> None:
         """Store the messages. The private columns stay in: algorithms do not read those of other nodes, and so all
-        receivers share one copy of a message. Likewise a message that is sent over some links is delivered over all:
-        the other neighbours do not act on what is new in it (see ``AsynchronousAlgorithm.recipients``). One that is
-        sent over none never arrives."""
+        receivers share one copy of a message. Likewise a message that is sent over some links is delivered over all;
+        see ``broadcasts``. One that is sent over none never arrives."""
         assert self.slab is not None
         kernels.store_messages(self.slab.own[batch.places], messages, self.pool)
         if links is not None:

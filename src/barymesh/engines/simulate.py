@@ -86,7 +86,9 @@ def build_simulation(
         tol=options.tol,
     )
     if options.events and not algorithm.elastic:
-        raise OptionError(f"{options.method} cannot let nodes join, leave or change their data; sinkhorn can.")
+        raise OptionError(
+            f"{options.method} cannot let nodes join, leave or change their data; sinkhorn and rounds can."
+        )
     common: dict[str, Any] = {
         "delays": options.delays,
         "faults": faults,

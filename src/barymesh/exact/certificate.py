@@ -24,6 +24,8 @@ from barymesh.oracle.base import Oracle
 from barymesh.oracle.bounds import ProductCosts, transport_bounds
 
 Floats = NDArray[np.float64]
+# of the bounds
+ROUNDING = 1e-14
 # numbers of the potentials done together: few enough to stay in a cache, enough for several threads
 BATCH_NUMBERS, LEAST_BATCH = 2**16, 4
 
@@ -37,9 +39,9 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The most by which the objective of the measure can exceed the best. Bounds that rounding has put in the wrong
-        order are no more accurate than they are apart."""
-        return abs(self.upper - self.lower)
+        """The most by which the objective of the measure can exceed the best, with what rounding may have done to the
+        bounds. Those that it has put in the wrong order are no more accurate than they are apart."""
+        return abs(self.upper - self.lower) + ROUNDING * (abs(self.upper) + abs(self.lower))
 
     def __add__(self, other: Certificate) -> Certificate:
         return Certificate(self.lower + other.lower, self.upper + other.upper)

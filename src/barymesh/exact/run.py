@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.certified import certified_result
-from barymesh.exact.small_reg import PATIENCE, solve_small_reg
+from barymesh.exact.small_reg import LOOK, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
 from barymesh.metrics import consensus_error
@@ -64,14 +64,21 @@ def solve_oracle(
     with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
         # without a tolerance there is nothing to be in time for
-        patience = None if problem is None or start is not None or tol == 0 else PATIENCE
+        patience = None if problem is None or start is not None or tol == 0 else LOOK
         solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen, patience=patience)
         left = max_iter - solution.iterations
         if problem is not None and solution.status is Status.MAX_ITERATIONS and left > 0:
-            solution = _continued(
+            solution = _closer(
                 solution,
                 solve_small_reg(problem, max_iter=left, tol=tol, callback=seen, before=solution.iterations),
             )
+            left = max_iter - solution.iterations
+            if solution.status is Status.MAX_ITERATIONS and left > 0:
+                solution = _continued(
+                    solution,
+                    solve(oracle, weights, max_iter=left, tol=tol, start=solution.x, callback=seen,
+                          before=solution.iterations),
+                )  # fmt: skip
         judge = oracle if problem is None else problem.float64_oracle
         if judge is not oracle:
             solution = _finished(solution, judge, weights, max_iter=max_iter, tol=tol, callback=seen)
@@ -97,6 +104,14 @@ def solve_oracle(
             }
         ),
     )
+
+
+def _closer(first: Solution, then: Solution) -> Solution:
+    """The second solution, or the first if that is closer to the barycenter, with the iterations of both."""
+    found = _continued(first, then)
+    if then.status is Status.CONVERGED or then.error <= first.error:
+        return found
+    return replace(found, x=first.x, log_p=first.log_p, p=first.p, error=first.error, dual=first.dual)
 
 
 def _continued(first: Solution, then: Solution) -> Solution:

@@ -23,7 +23,9 @@ Floats = NDArray[np.float64]
 Watch = Callable[[Iteration], bool | None]
 
 # iterations after which the solver looks whether it crawls
-PATIENCE = 100
+LOOK = 100
+# evaluations without a smaller error after which Newton's steps are given up: what is left is rounding
+FRUITLESS = 30
 
 
 def solve_small_reg(problem: Problem, *, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
@@ -76,12 +78,17 @@ def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None
     targets: Floats = np.zeros((count, method.down))
     errors: list[float] = []
     duals: list[float] = []
+    least, fruitless = np.inf, 0
     with interruptible() as interrupted:
         while True:
             average = np.concatenate([weights @ part for part in contribution.parts])
             report = method.report(average)
             error = float(weights @ np.abs(np.exp(state.h) - np.exp(report.log_q)).sum(axis=1))
             at_last = report.stage == method.last_stage
+            if at_last and error < least:
+                least, fruitless = error, 0
+            elif at_last:
+                fruitless += 1
             errors.append(error)
             duals.append(report.merit if at_last else np.nan)
             now = Iteration(
@@ -94,7 +101,7 @@ def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None
                 status = Status.STOPPED
             elif interrupted():
                 status = Status.INTERRUPTED
-            elif len(errors) >= max_iter:
+            elif len(errors) >= max_iter or fruitless >= FRUITLESS:
                 status = Status.MAX_ITERATIONS
             else:
                 last = targets[0] if len(errors) > 1 else None

@@ -16,6 +16,9 @@ import numpy as np
 from barymesh.oracle.base import Floats
 from barymesh.problem import Problem
 
+# costs that are kept, in numbers; others are computed again each time
+KEPT = 4_000_000
+
 
 class Response:
     """Responses of the measures of a problem."""
@@ -45,11 +48,13 @@ class Response:
 
     def _cost(self, measure: int) -> Floats:
         """``c (n, N)`` between the support and the atoms of a measure."""
-        if measure not in self._costs:
+        found = self._costs.get(measure)
+        if found is None:
             atoms, cost = self.problem.atoms[measure], self.problem.cost
             if cost.matrix_given is not None:
                 found = cost.matrix(self.problem.support.points, atoms.table)[:, atoms.index]
             else:
                 found = cost.matrix(self.problem.support.points, atoms.points)
-            self._costs[measure] = found
-        return self._costs[measure]
+            if sum(one.size for one in self._costs.values()) + found.size <= KEPT:
+                self._costs[measure] = found
+        return found

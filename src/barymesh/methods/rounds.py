@@ -10,10 +10,11 @@ avg(W*_i(x_i)) / reg``, the root knows after every round
 (Jensen's inequality): ``F_new <= F + log Z = merit - spread``. The spread is 0 at the barycenter only.
 
 **Newton's step.** A node's estimate answers to its potential by ``dh = (I - S_i) dx`` (response.py). With ``G_i = ((1 +
-damping) I - S_i)^-1`` a node moves to a target t by ``x_i += G_i (t - h_i)``, and the potentials sum to zero after that
-for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such as the last target: the averages of a matrix and of
-a vector. Where the matrices would be too large to send, a node moves to t by itself, in several Sinkhorn steps, and ``t
-= a - K d`` with the response K of the barycenter's self-transport in place of ``avg(G)^-1``.
+damping) I - S_i + 1 p_i')^-1``, whose last term concerns constants only, a node moves to a target t by ``x_i += G_i (t
+- h_i)``, and the potentials sum to zero after that for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such
+as the last target: the averages of a matrix and of a vector. Where the matrices would be too large to send, a node
+moves to t by itself, in several Sinkhorn steps, and ``t = a - K d`` with the response K of the barycenter's
+self-transport in place of ``avg(G)^-1``.
 
 **The safeguard.** A step is kept if it lowers the merit by a share of the spread; for steps after which the potentials
 do not sum to zero ``merit - spread``, what the plain step would make of it, takes the place of the merit. If not, the
@@ -52,7 +53,7 @@ MATRIX_POINTS, MATRIX_NUMBERS = 128, 4_000_000
 # a step must lower the merit by this share of the spread
 SHARE = 0.25
 # differences of the merit below this share of it are rounding; then the spread must not grow by more than this factor
-ROUNDING, GROWTH = 1e-13, 4.0
+ROUNDING, SPREADING = 1e-13, 4.0
 # the damping of Newton's step: at first, what it is divided and multiplied by after good and bad steps, its limits
 DAMPING, RELIEF, RISE, LEAST_DAMPING, MOST_DAMPING = 0.1, 4.0, 10.0, 1e-8, 10.0
 SHORTER = 0.25
@@ -60,8 +61,13 @@ SHORTER = 0.25
 FACTOR, FIRST_SHARE, STAGE_ERROR = 4.0, 0.02, 1e-2
 # Sinkhorn steps of a node to a target: at most so many, each so long, until this share of the distance is left
 STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
-# a reg below these shares of the largest cost on the support, and of the squared spacing, is small
-SMALL, COARSE = 1e-4, 0.25
+# a reg below these shares of the largest cost on the support, and of that to the nearest point, is small; the latter is
+# looked for on supports of so many points at most
+SMALL, COARSE, FEW_POINTS = 1e-4, 0.25, 2000
+# without matrices every so many steps that are kept is a plain one
+PLAIN_EVERY = 10
+# what rounding may have done to the bounds of a certificate, as a share of them
+CERTIFIED = 1e-14
 # potentials whose mean is below this sum to zero, up to rounding
 FEASIBLE = 1e-9
 # steps for the certificate, and the distance that is close enough
@@ -87,31 +93,32 @@ class Order(IntEnum):
 
 class Phase(IntEnum):
     """What the root waits for: nothing yet, the outcome of a step of full length, of a shorter one, of one that is kept
-    whatever comes of it, or the certificate."""
+    whatever comes of it, the certificate, or a first report of nodes that are close and need only that."""
 
     NONE = 0
     FULL = 1
     SHORT = 2
     SURE = 3
     CERTIFICATE = 4
+    CLOSE = 5
 
 
 @dataclass
 class RoundsState(EntropicState):
     """Of every node, each ``(k, n)``: ``h``, its log-gradient at x; ``base`` and ``base_h``, where its last step began;
-    ``reference``, the target that it has; ``move``, ``G (h - reference) - x``, and ``matrix (k, n, n)``, G, where they
-    are sent. Each ``(k,)``: ``value`` of its dual function at x and ``upper``, the bound; ``damping`` of the matrix,
-    and ``base_damping``; ``stage`` of the regularisation; ``valid``, whether all this belongs to the present x and
+    ``origin``, the target that it has; ``move``, ``G (h - origin) - x``, and ``matrix (k, n, n)``, G, where they are
+    sent. Each ``(k,)``: ``value`` of its dual function at x and ``upper``, the bound; ``damping`` of the matrix and
+    ``stage`` of the regularisation, and those of the base; ``valid``, whether all this belongs to the present x and
     measure.
 
     Of a root: ``phase``; of the last step that was kept, ``base_merit``, ``base_spread``, ``base_mean (k, n)`` and
-    ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then.
+    ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then; ``kept``, how many were.
     """
 
     h: Floats = field(kw_only=True)
     base: Floats = field(kw_only=True)
     base_h: Floats = field(kw_only=True)
-    reference: Floats = field(kw_only=True)
+    origin: Floats = field(kw_only=True)
     move: Floats = field(kw_only=True)
     matrix: Floats = field(kw_only=True)
     value: Floats = field(kw_only=True)
@@ -126,6 +133,8 @@ class RoundsState(EntropicState):
     base_mean: Floats = field(kw_only=True)
     base_drift: Floats = field(kw_only=True)
     counted: Floats = field(kw_only=True)
+    kept: NDArray[np.int64] = field(kw_only=True)
+    base_stage: NDArray[np.int64] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -203,9 +212,10 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             **vars(super().start(count)), h=vectors(), base=vectors(), base_h=vectors(), base_mean=vectors(),
             base_drift=vectors(), value=numbers(), upper=numbers(), base_merit=numbers(), base_spread=numbers(),
             counted=numbers(), damping=numbers(DAMPING), base_damping=numbers(DAMPING),
-            reference=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
+            origin=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
             stage=np.zeros(count, dtype=np.int64), valid=np.zeros(count, dtype=bool),
-            phase=np.zeros(count, dtype=np.int64),
+            phase=np.zeros(count, dtype=np.int64), kept=np.zeros(count, dtype=np.int64),
+            base_stage=np.zeros(count, dtype=np.int64),
         )  # fmt: skip
 
     # between rounds: as in Entropic, with nothing in the further columns
@@ -243,8 +253,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             self._obey(state, int(row), targets[row])
         if self.newton:
             # a node without a target refers to none
-            lost = rows[~known & state.reference[rows].any(axis=1)]
-            state.reference[lost], state.valid[lost] = 0.0, False
+            lost = rows[~known & state.origin[rows].any(axis=1)]
+            state.origin[lost], state.valid[lost] = 0.0, False
         self._evaluate(state, rows[~state.valid[rows]])
         errors = np.empty(rows.size)
         kernels.l1_distances(rows, known, UNKNOWN_ERROR, state.h[rows], targets, errors)
@@ -263,13 +273,14 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         """Carry out an order: move x, and note that all that depends on it must be computed again."""
         n = self.points
         t, order = target[:n], target[n:]
-        measure, stage = int(state.measure[row]), int(state.stage[row])
+        measure = int(state.measure[row])
         accepted = order[Order.ACCEPTED] > 0
         if accepted:
             if not state.valid[row]:
                 self._evaluate(state, np.array([row]))
             state.base[row], state.base_h[row] = state.x[row], state.h[row]
-            state.base_damping[row] = state.damping[row]
+            state.base_damping[row], state.base_stage[row] = state.damping[row], state.stage[row]
+        stage = int(state.base_stage[row])
         x = state.base[row].copy()
         move = t - state.base_h[row]
         if order[Order.CERTIFY] > 0:
@@ -291,7 +302,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         state.stage[row], state.damping[row], state.valid[row] = new, damping, False
         state.upper[row] = 0.0
         if self.newton:
-            state.reference[row] = t
+            state.origin[row] = t
         if order[Order.CERTIFY] > 0:
             self._evaluate(state, np.array([row]))
             oracle, one = self.oracle(new), np.array([measure])
@@ -358,7 +369,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
                 reg = self.regs[state.stage[row]]
                 inverse = self.response.inverse(int(state.measure[row]), state.x[row], reg, state.damping[row])
                 state.matrix[row] = inverse
-                state.move[row] = inverse @ (state.h[row] - state.reference[row]) - state.x[row]
+                state.move[row] = inverse @ (state.h[row] - state.origin[row]) - state.x[row]
         state.valid[rows] = True
 
     def begin(
@@ -370,9 +381,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if not close:
             state.phase[row] = Phase.NONE
             return self._answer(target[:n], order)
-        state.phase[row], state.counted[row] = Phase.CERTIFICATE, weight
-        log_q = average[:n] - average[n : 2 * n]
-        return self._answer(log_q, order | {Order.CERTIFY: 1.0})
+        state.phase[row], state.counted[row] = Phase.CLOSE, weight
+        return self._answer(target[:n], order)
 
     def order(
         self, state: EntropicState, row: int, average: Floats, target: Floats | None, weight: float, error: float,
@@ -397,10 +407,17 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if not kept:
             return self._step_back(state, row, phase, target)
         if phase is Phase.CERTIFICATE and same:
-            gap = self.problem.reg * abs(report.upper + report.merit - report.spread)
-            certified = {Order.STAGE: float(report.stage), Order.GAP: gap}
+            gap = self.problem.reg * self._gap(state, row, report)
+            # the nodes stay at the potentials that they have certified with
+            certified = {Order.ACCEPTED: 1.0, Order.STAGE: float(report.stage), Order.GAP: gap}
             return replace(self._answer(target[:n], certified), finished=True)
         return self._step_on(state, row, report, target, weight, error, enough)
+
+    def _gap(self, state: RoundsState, row: int, report: Report) -> float:
+        """The certificate, in units of reg: the upper bound less the better of two lower ones, that of the last step
+        and that of the potentials whose transports are solved, and what rounding may have done to these."""
+        lower = max(-(report.merit - report.spread), -(float(state.base_merit[row]) - float(state.base_spread[row])))
+        return max(report.upper - lower, 0.0) + CERTIFIED * (1.0 + abs(report.upper) + abs(lower))
 
     def report(self, average: Floats) -> Report:
         """What the root learns from the ``average (up,)`` of the contributions."""
@@ -426,7 +443,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if not self.newton:
             before, now, wanted = before - spread, now - report.spread, SHARE * min(spread, report.spread)
         change, rounding = now - before, ROUNDING * (1.0 + abs(now))
-        return change <= -wanted or (change <= rounding and report.spread <= GROWTH * spread)
+        return change <= -wanted or (change <= rounding and report.spread <= SPREADING * spread)
 
     def _step_back(self, state: RoundsState, row: int, phase: Phase, target: Floats) -> Answer:
         """The last step was no good: a shorter one to the same target, or the plain one."""
@@ -443,25 +460,32 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         self, state: RoundsState, row: int, report: Report, target: Floats, weight: float, error: float, enough: Enough,
     ) -> Answer:  # fmt: skip
         """The last step is kept; the next begins where it ended."""
-        n, known = self.points, state.phase[row] != Phase.NONE
+        n, known = self.points, state.phase[row] not in (Phase.NONE, Phase.CLOSE)
         before = state.base_mean[row] - state.base_drift[row]
         moved = kernels.l1_distance(report.log_q, before) if known else UNKNOWN_ERROR
         # potentials that do not sum to zero may have a lower dual value than any that do
         comparable = not self.newton or report.infeasibility <= FEASIBLE
         state.base_merit[row] = report.merit if comparable else np.inf
+        counted = float(state.counted[row])
         state.base_spread[row], state.counted[row] = report.spread, weight
         state.base_mean[row], state.base_drift[row] = report.mean, report.drift
         damping = max(float(target[n + Order.DAMPING]) / RELIEF, LEAST_DAMPING) if known else DAMPING
         order = {Order.ACCEPTED: 1.0, Order.LENGTH: 1.0, Order.DAMPING: damping, Order.STAGE: float(report.stage)}
         left = moved + error + report.infeasibility
+        close = state.phase[row] == Phase.CLOSE and weight == counted
         state.phase[row] = Phase.FULL
         if report.stage < self.last_stage:
             if np.sqrt(2.0 * report.spread) <= STAGE_ERROR:
                 state.phase[row] = Phase.SURE
                 order |= {Order.STAGE: report.stage + 1.0, Order.DAMPING: max(damping, DAMPING / 10.0)}
-        elif enough(left):
+        elif close or enough(left):
             state.phase[row] = Phase.CERTIFICATE
             return replace(self._answer(report.log_q, order | {Order.CERTIFY: 1.0}), moved=moved)
+        state.kept[row] += 1
+        if not self.newton and state.phase[row] == Phase.FULL and state.kept[row] % PLAIN_EVERY == 0:
+            # after a plain step the potentials sum to zero: the proof needs that again and again
+            state.phase[row] = Phase.SURE
+            return replace(self._answer(report.mean - report.drift, order | {Order.PLAIN: 1.0}), moved=moved)
         return replace(self._answer(self._next_target(report, target[:n]), order), moved=moved)
 
     def _next_target(self, report: Report, last: Floats) -> Floats:
@@ -492,9 +516,23 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
 def needs_rounds(problem: Problem) -> bool:
     """Whether the problem is of a kind that asynchronous work is known to fail on: reg is small compared with the costs
-    on the support, or the blur of reg is far narrower than the spacing of the support."""
-    coarse = problem.cost.squared and problem.support.size > 1 and problem.reg < COARSE * problem.support.spacing**2
-    return coarse or problem.reg < SMALL * support_cost(problem)
+    on the support, or with that of a move to the nearest point."""
+    return problem.reg < max(SMALL * support_cost(problem), COARSE * neighbour_cost(problem))
+
+
+def neighbour_cost(problem: Problem) -> float:
+    """The median cost from a point of the support to the nearest other one; of a cost matrix, how much more the second
+    cheapest atom costs than the cheapest, on average. 0 if there is no other point, or too many to look at."""
+    support, given = problem.support, problem.cost.matrix_given
+    if given is not None:
+        cheapest = np.sort(given, axis=1)[:, :2]
+        return float(np.ptp(cheapest, axis=1).mean())
+    if problem.cost.squared:
+        return support.spacing**2 if support.size > 1 else 0.0
+    if not 1 < support.size <= FEW_POINTS:
+        return 0.0
+    costs = problem.cost.matrix(support.points, support.points)
+    return float(np.median((costs + np.diag(np.full(support.size, np.inf))).min(axis=1)))
 
 
 def stages(reg: float, largest_cost: float) -> list[float]:

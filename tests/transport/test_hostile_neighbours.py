@@ -94,8 +94,8 @@ def test_what_came_before_the_end_is_used():
                 while not at_b.newest():
                     await socket.send(a.frame())
                     await asyncio.sleep(0.01)
-                # without a pause in which the other could receive
-                for _ in range(1000):
+                # without a pause in which the other could receive, and fewer than the queue of the socket holds
+                for _ in range(500):
                     socket.send(a.frame(), zmq.NOBLOCK)
                 socket.close(linger=-1)
                 await receive(at_b, 0, (0, a.sequence))

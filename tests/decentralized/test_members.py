@@ -227,7 +227,7 @@ def test_no_node_may_cut_the_network_in_two():
 
 @pytest.mark.parametrize("method", ["a2dwb", "dcwb"])
 def test_other_methods_cannot_let_nodes_go(method):
-    with pytest.raises(OptionError, match="sinkhorn can"):
+    with pytest.raises(OptionError, match="sinkhorn and rounds can"):
         run(5, network="cycle", method=method, events=[Leave(2, 5.0)])
 
 

@@ -325,8 +325,14 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             state.target[row] if state.stamp[row] >= 0 else None,
             float(header[tree.WEIGHT]), float(header[tree.ERROR]), enough,
         )  # fmt: skip
+        if answer.decided:
+            # measures that change from now on were not part of the decision
+            state.checkpoint[row] = state.stamp[row]
         if answer.finished and whole:
-            state.done[row] = state.stamp[row] + 1.0
+            if state.changed[row] >= state.checkpoint[row]:
+                self.join(state, row)
+                return
+            state.done[row] = state.checkpoint[row] + 1.0
         self._publish(state, row, beat, message, answer.target, whole)
 
     def _publish(self, state: TreeState[S], row: int, beat: int, message: Floats, target: Floats, whole: bool) -> None:

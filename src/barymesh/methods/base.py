@@ -41,12 +41,14 @@ class Contribution:
 @dataclass(frozen=True)
 class Answer:
     """The root's new ``target (down,)``; ``moved``: its distance from the one before, in L1; ``remaining``: how far the
-    target itself still has to go, in L1, as estimated by the root; ``finished``: in rounds, that this is the last
-    target, and every node may stop."""
+    target itself still has to go, in L1, as estimated by the root; in rounds, ``decided``: the reports show that
+    the nodes are close enough, and only a certificate is missing, ``finished``: this is the last target, and every node
+    may stop."""
 
     target: Floats
     moved: float
     remaining: float
+    decided: bool = False
     finished: bool = False
 
 

@@ -472,15 +472,17 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         damping = max(float(target[n + Order.DAMPING]) / RELIEF, LEAST_DAMPING) if known else DAMPING
         order = {Order.ACCEPTED: 1.0, Order.LENGTH: 1.0, Order.DAMPING: damping, Order.STAGE: float(report.stage)}
         left = moved + error + report.infeasibility
-        close = state.phase[row] == Phase.CLOSE and weight == counted
+        if state.phase[row] == Phase.CLOSE and weight == counted:
+            # the nodes have not moved since they were found to be close; a measure may have changed
+            left = error + report.infeasibility
         state.phase[row] = Phase.FULL
         if report.stage < self.last_stage:
             if np.sqrt(2.0 * report.spread) <= STAGE_ERROR:
                 state.phase[row] = Phase.SURE
                 order |= {Order.STAGE: report.stage + 1.0, Order.DAMPING: max(damping, DAMPING / 10.0)}
-        elif close or enough(left):
+        elif enough(left):
             state.phase[row] = Phase.CERTIFICATE
-            return replace(self._answer(report.log_q, order | {Order.CERTIFY: 1.0}), moved=moved)
+            return replace(self._answer(report.log_q, order | {Order.CERTIFY: 1.0}), moved=moved, decided=True)
         state.kept[row] += 1
         if not self.newton and state.phase[row] == Phase.FULL and state.kept[row] % PLAIN_EVERY == 0:
             # after a plain step the potentials sum to zero: the proof needs that again and again

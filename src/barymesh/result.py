@@ -88,8 +88,8 @@ class Result:
         Each node's own estimate of its distance from the barycenter (L1), from its data and the messages of its
         neighbours; None where the method has none.
     node_gaps : array (m,) or None
-        The certified gap that each node knows, with nobody gathering anything: the objective of the barycenter that the
-        nodes agreed on exceeds the best possible by no more. NaN for nodes that do not know one, None if no node does.
+        The certified gap that each node knows, without any data being gathered: the objective of the barycenter that
+        the nodes agreed on exceeds the best possible by no more. NaN for nodes that do not know one, None if no node does.
 
     Examples
     --------

@@ -106,11 +106,11 @@ class Host(Generic[S]):
             owner = np.repeat(np.arange(batch.rows.size), degrees)
             links = (np.bincount(owner, links, batch.rows.size) > 0)[owner]
         if links is None:
-            count, told = int(degrees.sum()), int((receivers >= 0).sum())
+            count, private_count = int(degrees.sum()), int((receivers >= 0).sum())
         else:
             ids = np.concatenate([self.nodes.network.neighbours_of(int(node)) for node in self.nodes.ids[batch.rows]])
-            count, told = int(links.sum()), int((links & (ids == np.repeat(receivers, degrees))).sum())
-        self.traffic.add(count, self.algorithm.width, private.stop - private.start, told)
+            count, private_count = int(links.sum()), int((links & (ids == np.repeat(receivers, degrees))).sum())
+        self.traffic.add(count, self.algorithm.width, private.stop - private.start, private_count)
         return Outgoing(messages, receivers, links)
 
     def send(self, batch: Batch, outgoing: Outgoing) -> None:

@@ -286,7 +286,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                 assert self.rounds is not None
                 state.rounds[row] = 1.0
                 weight = float(header[tree.WEIGHT])
-                answer = self.rounds.begin(state.own, row, average, state.target[row], weight, close)
+                answer = self.rounds.begin(state.own, row, state.target[row], weight, close)
             elif close:
                 state.done[row] = state.checkpoint[row] + 1.0
             state.loop[row] = beat - state.checkpoint[row]

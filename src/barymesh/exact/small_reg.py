@@ -73,7 +73,7 @@ def _at_last_reg(method: Rounds, found: Solution, stage: int, errors: Floats, du
 def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
     """Newton's steps: the rounds of a network, with a loop in place of the tree."""
     weights, count = method.problem.weights, len(method.problem.measures)
-    state, rows, everybody = method.start(count), np.arange(count), np.ones(count, dtype=bool)
+    state, rows, all_nodes = method.start(count), np.arange(count), np.ones(count, dtype=bool)
     contribution = method.first(state)
     targets: Floats = np.zeros((count, method.down))
     errors: list[float] = []
@@ -107,7 +107,7 @@ def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None
                 last = targets[0] if len(errors) > 1 else None
                 answer = method.order(state, 0, average, last, 1.0, error, lambda left: False)
                 targets[:] = answer.target
-                contribution = method.respond(state, rows, targets, everybody, everybody)
+                contribution = method.respond(state, rows, targets, all_nodes, all_nodes)
                 continue
             break
     found = Solution(

@@ -131,9 +131,9 @@ class RoundMethod(Method[S]):
         down)`` where they are ``known (b,)``; where they are ``fresh (b,)`` the nodes act on them first."""
 
     @abstractmethod
-    def begin(self, state: S, row: int, average: Floats, target: Floats, weight: float, close: bool) -> Answer:
-        """The first target of rounds that follow other work, made by the root, the node in ``row``, from the last
-        ``average (up,)`` and ``target (down,)``; ``weight``: the sum of the nodes' weights. ``close``: the nodes are as
+    def begin(self, state: S, row: int, target: Floats, weight: float, close: bool) -> Answer:
+        """The first target of rounds that follow other work, made by the root, the node in ``row``, after its
+        last ``target (down,)``; ``weight``: the sum of the nodes' weights. ``close``: the nodes are as
         close to the barycenter as they need to be, and only a certificate is missing."""
 
     @abstractmethod

@@ -372,9 +372,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
                 state.move[row] = inverse @ (state.h[row] - state.origin[row]) - state.x[row]
         state.valid[rows] = True
 
-    def begin(
-        self, state: EntropicState, row: int, average: Floats, target: Floats, weight: float, close: bool
-    ) -> Answer:
+    def begin(self, state: EntropicState, row: int, target: Floats, weight: float, close: bool) -> Answer:
         assert isinstance(state, RoundsState)
         n = self.points
         order = {Order.ACCEPTED: 1.0, Order.DAMPING: DAMPING, Order.STAGE: float(state.stage[row])}
@@ -396,7 +394,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         stage, square = average[2 * n + 2], average[2 * n + 3]
         if abs(square - stage * stage) > 1e-6 * (1.0 + square):
             # after a change of epoch nodes may be at different stages
-            return self.begin(state, row, average, target, weight, close=False)
+            return self.begin(state, row, target, weight, close=False)
         report = self.report(average)
         phase, same = Phase(int(state.phase[row])), weight == state.counted[row]
         if not (np.isfinite(report.merit) and np.isfinite(report.spread)):

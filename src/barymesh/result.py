@@ -89,7 +89,7 @@ class Result:
         neighbours; None where the method has none.
     node_gaps : array (m,) or None
         The certified gap that each node knows, without any data being gathered: the objective of the barycenter that
-        the nodes agreed on exceeds the best possible by no more. NaN for nodes that do not know one, None if no node does.
+        the nodes agreed on exceeds the best possible by no more. NaN for a node without one, None if there is none.
 
     Examples
     --------

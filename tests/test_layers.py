@@ -29,7 +29,7 @@ LAYERS = [
     ["network", "readers"],
     ["oracle", "scenario", "transport"],
     ["estimates", "problem", "history"],
-    ["gradients", "record", "progress", "result"],
+    ["gradients", "record", "progress", "coupling", "transport_map", "result"],
     ["options", "methods"],
     ["exact"],
     ["decentralized"],

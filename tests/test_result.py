@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import barymesh as bm
-from barymesh.errors import FileError, MissingPackageError
+from barymesh.errors import DimensionError, FileError, MissingPackageError, OptionError
 from barymesh.network import Network
 
 ARRAYS = ("weights", "node_weights", "duals")
@@ -388,3 +388,34 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingPackageError, match=r"barymesh\[parquet\]"):
         bm.History({"iteration": [1.0]}).to_parquet(tmp_path / "history.parquet")
+
+
+def test_moments_and_draws_are_those_of_the_weighted_points():
+    rng = np.random.default_rng(0)
+    found = bm.barycenter([rng.normal(size=(20, 2)), rng.normal(2, 0.5, (30, 2))], reg=0.3)
+    expected = np.average(found.support.points, axis=0, weights=found.weights)
+    np.testing.assert_allclose(found.mean(), expected)
+    np.testing.assert_allclose(found.cov(), np.cov(found.support.points.T, aweights=found.weights, ddof=0))
+    drawn = found.sample(20_000, seed=3)
+    np.testing.assert_array_equal(drawn, found.sample(20_000, seed=3))
+    assert not np.array_equal(drawn, found.sample(20_000, seed=4))
+    np.testing.assert_allclose(drawn.mean(axis=0), found.mean(), atol=5 * np.sqrt(found.cov().max() / 20_000))
+    with pytest.raises(DimensionError, match="numpy.quantile"):
+        found.quantile(0.5)
+    with pytest.raises(OptionError, match="size is -1"):
+        found.sample(-1)
+
+
+@pytest.mark.parametrize("points", [np.linspace(-3, 4, 30), np.random.default_rng(0).normal(size=30)])
+def test_quantiles_invert_the_cumulative_weights(points):
+    found = bm.barycenter([np.array([0.0, 1.0]), np.array([2.0, 2.5, 3.0])], points, reg=0.5)
+    order = np.argsort(points)
+    levels = np.linspace(0, 1, 41)
+    expected = np.quantile(points[order], levels, weights=found.weights[order], method="inverted_cdf")
+    np.testing.assert_array_equal(found.quantile(levels), expected)
+    assert found.quantile(0.5).shape == ()
+    assert found.quantile(1.0) == points.max()
+    exactly = np.cumsum(found.weights[order])[:-1]
+    np.testing.assert_array_equal(found.quantile(exactly), points[order][:-1])
+    with pytest.raises(OptionError, match="levels from 0 to 1"):
+        found.quantile([0.5, 1.5])

@@ -33,6 +33,7 @@ from barymesh.measures import (
     as_measures,
     discretise,
 )
+from barymesh.measures.absent import Absent, absent_cost
 from barymesh.measures.lazy import Lazy
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
@@ -223,18 +224,32 @@ class Problem:
         """The problem with further measures, each with the mean of the weights."""
         if not more:
             return self
-        given = self.cost.matrix_given
         try:
-            added = _exact(as_measures(list(more), self.support, histograms_have_cost=given is not None))
-            if given is None:
-                _check_dimensions(added, self.support)
-            else:
-                columns = np.arange(given.shape[1], dtype=float)[:, None]
-                added = [_on_columns(k, node, columns) for k, node in enumerate(added)]
+            added = measures_on(self.support, self.cost, more)
         except BarymeshError as error:
             raise type(error)(f"The measures of events: {error}") from error
         weights = np.concatenate([self.weights, np.full(len(added), self.weights.mean())])
         return self.with_measures([*self.measures, *added], weights)
+
+    def with_weights(self, weights: Floats) -> Problem:
+        """The problem with other weights; atoms and oracles stay."""
+        other = replace(self, weights=weights)
+        made = {name: value for name, value in self.__dict__.items() if name not in self.__dataclass_fields__}
+        other.__dict__.update(made)
+        return other
+
+    def without_oracles(self) -> Problem:
+        """The same without what takes much memory and can be made again."""
+        kept = replace(self)
+        if "atoms" in self.__dict__:
+            kept.__dict__["atoms"] = self.atoms
+        return kept
+
+    def without_data(self) -> Problem:
+        """The same without the data of the measures, and without a cost that is a function or a matrix."""
+        own = self.cost.function is not None or self.cost.matrix_given is not None
+        absent: list[Measure] = [Absent(measure.label) for measure in self.measures]
+        return replace(self, measures=absent, cost=Cost(absent_cost) if own else self.cost)
 
     def _repr_html_(self) -> str:
         from barymesh.viz.html import problem_as_html
@@ -256,12 +271,19 @@ class Problem:
         """Every measure as atoms: itself, a quadrature, or ``samples`` draws addressed by (seed, node)."""
         return self._atoms(self.resolution)
 
-    def _atoms(self, resolution: float) -> list[Atoms]:
-        def how(node: int) -> Discretisation:
-            return Discretisation(self.support, resolution, self.samples, partial(addressed_generator, self.seed, node))
+    def atoms_of(self, node: int) -> Atoms:
+        """The atoms of one measure. The others need not be here."""
+        if "atoms" in self.__dict__:
+            return self.atoms[node]
+        found = self.measures[node].atoms(self._discretisation(self.resolution, node))
+        return found.without(NEGLIGIBLE[self.precision])
 
-        found = discretise(self.measures, how)
+    def _atoms(self, resolution: float) -> list[Atoms]:
+        found = discretise(self.measures, partial(self._discretisation, resolution))
         return [a.without(NEGLIGIBLE[self.precision]) for a in found]
+
+    def _discretisation(self, resolution: float, node: int) -> Discretisation:
+        return Discretisation(self.support, resolution, self.samples, partial(addressed_generator, self.seed, node))
 
     @cached_property
     def oracle(self) -> Oracle:
@@ -338,7 +360,7 @@ class Problem:
         return {
             k: 0.0 if _lives_on(self.support, measure) else share_outside(*self._located(k), self.support, margin)
             for k, measure in enumerate(self.measures)
-            if not isinstance(measure, Lazy)
+            if not isinstance(measure, Lazy | Absent)
         }
 
     def _located(self, node: int) -> tuple[Floats, Floats]:
@@ -363,6 +385,17 @@ def support_cost(problem: Problem) -> float:
     """The largest cost between two points of the support, which every node knows; of a cost matrix its largest
     entry."""
     return problem.cost.largest(problem.support, problem.support.points)
+
+
+def measures_on(support: Support, cost: Cost, given: Any) -> list[Measure]:
+    """The measures that a user gives for a problem with this support and this cost."""
+    matrix = cost.matrix_given
+    nodes = _exact(as_measures(list(given), support, histograms_have_cost=matrix is not None))
+    if matrix is None:
+        _check_dimensions(nodes, support)
+        return nodes
+    columns = np.arange(matrix.shape[1], dtype=float)[:, None]
+    return [node if isinstance(node, Absent) else _on_columns(k, node, columns) for k, node in enumerate(nodes)]
 
 
 def _lives_on(support: Support, measure: Measure) -> bool:

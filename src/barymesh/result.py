@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from barymesh.errors import FileError, SupportError
+from barymesh.checks import as_floats, whole_number
+from barymesh.cost import Cost, CostLike
+from barymesh.errors import (
+    AccuracyWarning,
+    BarymeshError,
+    DimensionError,
+    FileError,
+    MeasureError,
+    OptionError,
+    SupportError,
+    warn,
+)
 from barymesh.history import History
 from barymesh.io.atomic import replacing
 from barymesh.io.npz import read_npz
+from barymesh.measures.absent import Absent, absent_cost
+from barymesh.measures.base import draw
+from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
+from barymesh.problem import Problem, measures_on
 from barymesh.status import Status
 from barymesh.support.points import Support, grid_values, stored_support
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
 
+    from barymesh.coupling import Coupling
+    from barymesh.transport_map import TransportMap
     from barymesh.viz.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -29,6 +47,11 @@ FORMAT = 2
 
 # the summary has the times at which the total variation to the true barycenter fell to these levels
 LEVELS = (0.1, 0.01, 0.001)
+# plans with more entries are not written out, unless that is asked for
+DENSE_ENTRIES = 2**22
+FORMS = ("dense", "sparse", "operator")
+# measures given again whose estimates are farther from those kept (L1) are probably others
+OTHER_MEASURES = 0.02
 
 
 def tv_bound(gap: float, reg: float) -> float:
@@ -90,6 +113,9 @@ class Result:
     node_gaps : array (m,) or None
         The certified gap that each node knows, without any data being gathered: the objective of the barycenter that
         the nodes agreed on exceeds the best possible by no more. NaN for a node without one, None if there is none.
+    problem : Problem or None
+        What was solved: measures, weights, cost. Files and pickles hold no data: ``with_measures`` gives the measures
+        again.
 
     Examples
     --------
@@ -124,6 +150,7 @@ class Result:
     snapshots: NDArray[np.float32] | None = None
     node_errors: Floats | None = None
     node_gaps: Floats | None = None
+    problem: Problem | None = field(default=None, repr=False, compare=False)
 
     @property
     def success(self) -> bool:
@@ -157,6 +184,260 @@ class Result:
                 "Use weights, with support.points."
             )
         return self.weights.reshape(self.support.grid.shape)
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """What the measures are called, those that have a label."""
+        return (
+            (None,) * len(self.duals)
+            if self.problem is None
+            else tuple(measure.label for measure in self.problem.measures)
+        )
+
+    def plan(self, measure: int | str, form: str | None = None) -> Any:
+        """The transport plan between the barycenter and one of the measures.
+
+        Entry ``(l, k)`` is the mass that moves between point l of the support and point k of the measure, as in a
+        matrix of costs. Columns sum to the masses of the measure, rows to ``node_weights[i]``, which is ``weights`` to
+        the tolerance. The points of the columns are those of the measure as it was given, or of its quadrature or
+        sample: ``problem.atoms_of(i).table``.
+
+        Parameters
+        ----------
+        measure : int or str
+            Its number, or its label.
+        form : {"dense", "sparse", "operator"}, optional
+            A NumPy array, a ``scipy.sparse.csr_array`` without the entries that together hold less than 1e-9 of the
+            mass, or a ``scipy.sparse.linalg.LinearOperator`` that multiplies without writing the plan out. By default
+            dense up to four million entries; beyond, an operator between two grids, and sparse elsewhere.
+
+        Returns
+        -------
+        array, sparse array or LinearOperator (n, N)
+            The plan.
+
+        Examples
+        --------
+        >>> import barymesh as bm
+        >>> result = bm.barycenter([bm.Histogram([1, 0, 1]), bm.Histogram([0, 2, 0])], [0.0, 1.0, 2.0], reg=0.1)
+        >>> plan = result.plan(0)
+        >>> plan.shape, plan.sum(axis=0).round(3)
+        ((3, 3), array([0.5, 0. , 0.5]))
+        """
+        coupling = self._coupling(self._number(measure))
+        if form is not None and form not in FORMS:
+            raise OptionError(f"form is {form!r}; choose one of {', '.join(FORMS)}, or leave it out.")
+        if form is None:
+            large = np.prod(coupling.shape, dtype=float) > DENSE_ENTRIES
+            form = "dense" if not large else "operator" if coupling.on_grids else "sparse"
+        match form:
+            case "dense":
+                return coupling.dense()
+            case "sparse":
+                return coupling.sparse()
+            case _:
+                return coupling.operator()
+
+    def map(self, measure: int | str) -> TransportMap:
+        """A function that moves points of one of the measures to the barycenter, and back.
+
+        Parameters
+        ----------
+        measure : int or str
+            Its number, or its label.
+
+        Returns
+        -------
+        TransportMap
+            Called with points ``(..., d)``, seen before or not, it returns where they go; its method ``back`` moves
+            points of the barycenter to the measure.
+
+        Examples
+        --------
+        >>> import barymesh as bm
+        >>> result = bm.barycenter([bm.Gaussian(-2, 1.0), bm.Gaussian(4, 1.0)], reg=0.05)
+        >>> move = result.map(0)
+        >>> move([-2.0, -1.0]).round(1)
+        array([1., 2.])
+        >>> move.back([1.0]).round(1)
+        array([-2.])
+        """
+        from barymesh.transport_map import TransportMap
+
+        number = self._number(measure)
+        problem = self._known_problem()
+        if problem.cost.matrix_given is not None:
+            raise OptionError(
+                "The cost is a matrix, which has no place for new points. Use result.plan(i), which says where the "
+                "points of its columns go."
+            )
+        return TransportMap(self.support, problem.cost, self.reg, self.duals[number], lambda: self._coupling(number))
+
+    def cost(self, measure: int | str) -> float:
+        """The mean cost of moving a unit of mass between the barycenter and one of the measures, under ``plan``.
+
+        Parameters
+        ----------
+        measure : int or str
+            Its number, or its label.
+
+        Returns
+        -------
+        float
+            ``sum_lk plan[l, k] cost[l, k]``, without the entropy that is part of ``value``.
+        """
+        return self._coupling(self._number(measure)).mean_cost()
+
+    def sample(self, size: int, seed: int = 0) -> Floats:
+        """Independent draws from the barycenter.
+
+        Parameters
+        ----------
+        size : int
+            How many.
+        seed : int, default=0
+            Draws with one seed are always the same.
+
+        Returns
+        -------
+        array (size, d)
+            Points of the support.
+        """
+        count, number = whole_number("size", size, 0), whole_number("seed", seed, 0)
+        return draw(self.support.points, self.weights, count, np.random.default_rng(number))
+
+    def mean(self) -> Floats:
+        """The mean of the barycenter.
+
+        Returns
+        -------
+        array (d,)
+            Its coordinates.
+        """
+        return np.asarray(self.weights @ self.support.points)
+
+    def cov(self) -> Floats:
+        """The covariance of the barycenter.
+
+        Returns
+        -------
+        array (d, d)
+            Its matrix.
+        """
+        centred = self.support.points - self.mean()
+        return np.asarray((self.weights[:, None] * centred).T @ centred)
+
+    def quantile(self, q: ArrayLike) -> Floats:
+        """Quantiles of a barycenter on the line.
+
+        Parameters
+        ----------
+        q : float or array
+            Levels from 0 to 1.
+
+        Returns
+        -------
+        float or array
+            For each level the smallest point of the support such that it and the points below it hold at least that
+            share of the mass.
+        """
+        if self.support.dimension != 1:
+            raise DimensionError(
+                f"Quantiles are for barycenters on the line; this one has {self.support.dimension} dimensions. Use "
+                "those of one coordinate: numpy.quantile(result.sample(10_000)[:, 0], q)."
+            )
+        levels = as_floats(q, "q", OptionError)
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise OptionError(f"q is {q!r}; quantiles have levels from 0 to 1.")
+        order = np.argsort(self.support.points[:, 0])
+        below = np.cumsum(self.weights[order])
+        # rounding of the sum must not push a level over a point
+        place = np.searchsorted(below / below[-1], levels * (1.0 - 1e-12))
+        return np.asarray(self.support.points[order, 0][place])
+
+    def with_measures(self, measures: Iterable[Any], *, cost: CostLike | None = None) -> Result:
+        """The same result, with its measures: for ``plan``, ``map`` and ``cost`` of a result from a file or a pickle,
+        which hold no data, and of one whose measures stayed with the nodes of a network.
+
+        Parameters
+        ----------
+        measures : list
+            As for ``barycenter``, in the same order; None for one that is not at hand.
+        cost : str, function or array, optional
+            That of the result, if it is a function or a matrix; others are known.
+
+        Returns
+        -------
+        Result
+            With ``problem.measures``.
+        """
+        known = self._known_problem()
+        given = list(measures)
+        if len(given) != len(self.duals):
+            raise MeasureError(
+                f"The result is a barycenter of {len(self.duals)} measures, and {len(given)} were given. Give all in "
+                "their order, with None for those that are not at hand."
+            )
+        labelled = [Absent(label) if one is None else one for one, label in zip(given, self.labels, strict=True)]
+        moving = known.cost if cost is None else Cost(cost)
+        problem = replace(known, measures=measures_on(self.support, moving, labelled), cost=moving)
+        result = replace(self, problem=problem)
+        for i, measure in enumerate(problem.measures):
+            if not isinstance(measure, Absent):
+                apart = float(np.abs(result._coupling(i).row_sums() - self.node_weights[i]).sum())
+                if apart > OTHER_MEASURES:
+                    warn(
+                        f"With measure {i} the potentials of the result give an estimate at an L1 distance of "
+                        f"{apart:.2g} from the one it has. Give the measures in the order, and with the cost, with "
+                        "which it was computed.",
+                        AccuracyWarning,
+                    )
+        return result
+
+    def _number(self, measure: int | str) -> int:
+        count = len(self.duals)
+        if isinstance(measure, str):
+            known = [label for label in self.labels if label is not None]
+            if known.count(measure) != 1:
+                raise MeasureError(
+                    f"{known.count(measure) or 'No'} measures are called {measure!r}. "
+                    + (f"Their labels are {', '.join(known)}." if known else "They have no labels; give a number.")
+                )
+            return self.labels.index(measure)
+        number = whole_number("The number of a measure", measure)
+        if not -count <= number < count:
+            raise MeasureError(f"There is no measure {number}: the result has {count}, numbered from 0.")
+        return number % count
+
+    def _known_problem(self) -> Problem:
+        if self.problem is None:
+            raise MeasureError(
+                "This result does not know its problem: it was written by an older version, or found without one. "
+                "Compute it again, with barymesh.barycenter(..., start=result)."
+            )
+        return self.problem
+
+    def _coupling(self, number: int) -> Coupling:
+        from barymesh.coupling import Coupling
+
+        problem = self._known_problem()
+        if isinstance(problem.measures[number], Lazy):
+            raise MeasureError(
+                f"Measure {number}: {problem.measures[number]!r} stayed with its node. Where it is at hand, use "
+                "result.with_measures([...]), with None for the others."
+            )
+        try:
+            atoms = problem.atoms_of(number)
+        except BarymeshError as error:
+            raise type(error)(f"Measure {number}: {error}") from error
+        return Coupling(atoms, self.support, problem.cost, self.reg, self.duals[number])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles hold no data of the measures, as files do not."""
+        return {**self.__dict__, "problem": self.problem and self.problem.without_data()}
+
+    def __copy__(self) -> Result:
+        return replace(self)
 
     def plot(self) -> Figure:
         """A figure of the barycenter: a curve in 1-D, a picture on a 2-D grid, else a cloud of points.
@@ -275,6 +556,7 @@ class Result:
             "names": self.support.names,
             "grid": grid_values(self.support),
             "network": self.network and [self.network.size, self.network.name],
+            "problem": self.problem and _problem_values(self.problem),
         }
         numbers = {
             name: getattr(self, name)
@@ -339,9 +621,12 @@ class Result:
             links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
             history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
             status = Status[header.pop("status")]
+            problem = header.pop("problem", None)
             fields: dict[str, Any] = {**arrays, **header}
+            support = support.named(names)
             return Result(
-                support=support.named(names),
+                support=support,
+                problem=problem and _stored_problem(problem, support, header["reg"]),
                 status=status,
                 network=network and _stored_network(network, links),
                 history=History({name.removeprefix("history_"): column for name, column in history.items()}),
@@ -369,6 +654,31 @@ class Result:
         from barymesh.viz.html import result_as_html
 
         return result_as_html(self)
+
+
+def _problem_values(problem: Problem) -> dict[str, Any]:
+    """What a file keeps of a problem: everything but data."""
+    kept = problem.without_data()
+    return {
+        "weights": kept.weights.tolist(),
+        "cost": kept.cost.name if kept.cost.function is None else None,
+        "labels": [measure.label for measure in kept.measures],
+        "seed": kept.seed,
+        "samples": kept.samples,
+        "precision": kept.precision,
+    }
+
+
+def _stored_problem(values: dict[str, Any], support: Support, reg: float) -> Problem:
+    labels, cost, weights = values.pop("labels"), values.pop("cost"), values.pop("weights")
+    return Problem(
+        measures=[Absent(label) for label in labels],
+        support=support,
+        cost=Cost(absent_cost if cost is None else cost),
+        reg=reg,
+        weights=np.array(weights, dtype=float),
+        **values,
+    )
 
 
 def _network_arrays(network: Network | None) -> dict[str, NDArray[Any]]:

@@ -73,7 +73,7 @@ def test_every_field_has_a_test_here(place):
     tested = {
         "weights", "support", "node_weights", "duals", "value", "gap", "consensus", "feasibility", "reg", "method",
         "status", "seconds", "iterations", "activations", "history", "messages", "bytes", "recording_seconds",
-        "network", "snapshots", "node_errors", "node_gaps",
+        "network", "snapshots", "node_errors", "node_gaps", "problem",
     }  # fmt: skip
     assert {field.name for field in dataclasses.fields(result)} == tested
 
@@ -88,6 +88,14 @@ def test_the_barycenter_and_the_estimates(place, truth):
     assert result.support.points.shape == (25, 1)
     assert result.reg == REG
     assert result.method == "sinkhorn"
+
+
+def test_the_problem_has_measures_and_weights_for_plans(place, truth):
+    _, result, _ = place
+    np.testing.assert_allclose(result.problem.weights, WEIGHTS / np.sum(WEIGHTS))
+    for i in range(4):
+        np.testing.assert_allclose(result.plan(i), truth.plan(i), atol=10 * TOL)
+        np.testing.assert_allclose(result.plan(i).sum(axis=1), result.node_weights[i], atol=1e-12)
 
 
 def test_the_certificate_bounds_the_objective(place, truth):

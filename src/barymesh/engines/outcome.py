@@ -13,24 +13,26 @@ from barymesh.engines.recorder import Recorder
 from barymesh.errors import DriftWarning, warn
 from barymesh.exact.certificate import Certificate
 from barymesh.exact.certified import certified_result
+from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
 
 
 def network_result(
-    algorithm: Algorithm[Any], recorder: Recorder, view: View, members: NDArray[np.bool_], certificate: Certificate, *,
-    status: Status, activations: int, traffic: Traffic, seconds: float,
+    algorithm: Algorithm[Any], recorder: Recorder, view: View, members: NDArray[np.bool_], known: Problem,
+    certificate: Certificate, *, status: Status, activations: int, traffic: Traffic, seconds: float,
 ) -> Result:  # fmt: skip
-    """The Result of the nodes that are ``members (m,)`` at the end; ``view``: what these know."""
-    problem, network = recorder.problem, recorder.network
+    """The Result of the nodes that are ``members (m,)`` at the end; ``view``: what these know, ``known``:
+    their problem."""
+    network = recorder.network
     weights = recorder.weights(members)[members]
     result = certified_result(
         p=view.barycenter(weights),
-        support=problem.support,
+        support=known.support,
         node_weights=view.estimates,
         duals=view.duals,
         weights=weights,
-        reg=problem.reg,
+        reg=known.reg,
         certificate=certificate,
         method=algorithm.name,
         status=status,
@@ -41,6 +43,7 @@ def network_result(
         bytes=traffic.bytes,
         recording_seconds=recorder.seconds,
         network=network.among(members),
+        problem=known.with_weights(weights).without_oracles(),
         snapshots=recorder.kept_snapshots,
         node_errors=None if np.isnan(view.errors).any() else view.errors,
         node_gaps=None if np.isnan(view.gaps).all() else view.gaps,

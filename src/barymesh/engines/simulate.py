@@ -56,7 +56,7 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     log_p = oracle.evaluate(x)[1]
     certificate = certify(oracle, weights, x, log_p, view.barycenter(weights), known.product_costs)
     return network_result(
-        simulation.algorithm, simulation.recorder, view, members, certificate,
+        simulation.algorithm, simulation.recorder, view, members, known, certificate,
         status=status,
         activations=simulation.activations,
         traffic=simulation.traffic,

@@ -109,7 +109,7 @@ def run_workers(problem: Problem, network: Network, options: RunOptions, site: S
             for worker in workers:
                 worker.end()
     return network_result(
-        algorithm, recorder, last.view, np.ones(network.size, dtype=bool), certificate,
+        algorithm, recorder, last.view, np.ones(network.size, dtype=bool), problem, certificate,
         status=status,
         activations=last.activations,
         traffic=last.traffic,

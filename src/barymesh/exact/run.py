@@ -49,7 +49,7 @@ def solve_problem(
         max_iter=max_iter, tol=tol, start=first, callback=callback, progress=progress,
         problem=problem,
     )  # fmt: skip
-    return replace(found, seconds=time.perf_counter() - began)
+    return replace(found, seconds=time.perf_counter() - began, problem=problem.without_oracles())
 
 
 def solve_oracle(

@@ -67,6 +67,9 @@ class Measure(ABC):
     Derive from it for a kind of your own.
     """
 
+    # what it is called, in tables and plots, and where a result is asked about it
+    label: str | None = None
+
     @property
     @abstractmethod
     def dimension(self) -> int | None:
@@ -77,6 +80,11 @@ class Measure(ABC):
         """Whether nothing is known of the measure but draws: its atoms are then a sample, and on a network nodes draw
         ever more."""
         return False
+
+    @property
+    def records(self) -> int | None:
+        """How many records it was made from, which is what ``weights="size"`` counts; None if that has no meaning."""
+        return None
 
     @abstractmethod
     def sample(self, size: int, rng: np.random.Generator) -> Floats:

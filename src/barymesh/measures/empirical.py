@@ -22,6 +22,8 @@ class Empirical(Measure):
         How much of it, normalised to sum 1. Equal by default.
     names : list of d str, optional
         What the coordinates are called, in tables and plots.
+    label : str, optional
+        What the measure itself is called; ``result.plan(label)`` and the like take it in place of a number.
 
     Examples
     --------
@@ -31,8 +33,14 @@ class Empirical(Measure):
     """
 
     def __init__(
-        self, points: ArrayLike, weights: ArrayLike | None = None, *, names: Sequence[str] | None = None
+        self,
+        points: ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        label: str | None = None,
     ) -> None:
+        self.label = None if label is None else str(label)
         self.points = as_points(points, "A measure given by samples")
         count = self.points.shape[0]
         if weights is None:
@@ -54,6 +62,10 @@ class Empirical(Measure):
     @property
     def dimension(self) -> int:
         return int(self.points.shape[1])
+
+    @property
+    def records(self) -> int:
+        return len(self.points)
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
         return draw(self.points, self.weights, size, rng)

@@ -220,6 +220,12 @@ class Problem:
         part.__dict__["atoms"] = [self.atoms[k] for k in numbers] if atoms is None else atoms
         return part
 
+    def on(self, support: Support, atoms: list[Atoms]) -> Problem:
+        """The problem on another support, with these atoms of the measures."""
+        other = replace(self, support=support)
+        other.__dict__["atoms"] = atoms
+        return other
+
     def with_further_measures(self, more: Any) -> Problem:
         """The problem with further measures, each with the mean of the weights."""
         if not more:

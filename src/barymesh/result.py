@@ -90,7 +90,7 @@ class Result:
     status : Status
         Why it ended.
     iterations : int
-        Iterations of the exact solver; 0 on a network.
+        Iterations of the exact solver on the support, those on coarser points before them not counted; 0 on a network.
     activations : int
         How often nodes of the network have acted, all together; 0 without a network.
     seconds : float

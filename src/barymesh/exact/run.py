@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.certified import certified_result
+from barymesh.exact.coarse import coarse_start
 from barymesh.exact.small_reg import LOOK, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
@@ -64,8 +65,16 @@ def solve_oracle(
     with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
         # without a tolerance there is nothing to be in time for
-        patience = None if problem is None or start is not None or tol == 0 else LOOK
-        solution = solve(oracle, weights, max_iter=max_iter, tol=tol, start=start, callback=seen, patience=patience)
+        patience, interrupted = None, False
+        if problem is not None and start is None and tol > 0:
+            patience = LOOK
+            start, interrupted = coarse_start(problem, tol=tol, max_iter=max_iter)
+        solution = solve(
+            oracle, weights, max_iter=1 if interrupted else max_iter, tol=tol, start=start, callback=seen,
+            patience=patience,
+        )  # fmt: skip
+        if interrupted:
+            solution = replace(solution, status=Status.INTERRUPTED)
         left = max_iter - solution.iterations
         if problem is not None and solution.status is Status.MAX_ITERATIONS and left > 0:
             solution = _closer(

@@ -147,7 +147,7 @@ def test_measures_have_numbers_and_labels():
     assert result.labels == ("north", "south")
     np.testing.assert_array_equal(result.plan("south"), result.plan(1))
     np.testing.assert_array_equal(result.plan(-1), result.plan(1))
-    with pytest.raises(MeasureError, match="called 'west'.*north, south"):
+    with pytest.raises(MeasureError, match=r"called 'west'.*north, south"):
         result.plan("west")
     with pytest.raises(MeasureError, match="no measure 2: the result has 2"):
         result.cost(2)

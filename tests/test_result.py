@@ -400,7 +400,7 @@ def test_moments_and_draws_are_those_of_the_weighted_points():
     np.testing.assert_array_equal(drawn, found.sample(20_000, seed=3))
     assert not np.array_equal(drawn, found.sample(20_000, seed=4))
     np.testing.assert_allclose(drawn.mean(axis=0), found.mean(), atol=5 * np.sqrt(found.cov().max() / 20_000))
-    with pytest.raises(DimensionError, match="numpy.quantile"):
+    with pytest.raises(DimensionError, match=r"numpy\.quantile"):
         found.quantile(0.5)
     with pytest.raises(OptionError, match="size is -1"):
         found.sample(-1)

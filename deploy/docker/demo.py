@@ -56,8 +56,8 @@ def result(sites: Path) -> None:
     )
     print("site    mean  spread  total variation to the barycenter of all data")
     for folder in folders:
-        with np.load(folder / "run" / "result.npz") as found:
-            points, weights = found["points"][:, 0], found["weights"][0]
+        found = bm.load(folder / "run" / "result.npz")
+        points, weights = found.support.points[:, 0], found.weights
         mean = weights @ points
         spread = np.sqrt(weights @ (points - mean) ** 2)
         print(f"{folder.name:4} {mean:7.4f} {spread:7.4f}  {0.5 * np.abs(weights - truth.weights).sum():.1e}")

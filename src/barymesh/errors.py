@@ -74,6 +74,10 @@ class MissingPackageError(BarymeshError, ImportError):
     them."""
 
 
+class PrivacyError(BarymeshError, ValueError):
+    """The data may not be used as they would be: the privacy budget is spent, or nobody has agreed."""
+
+
 class NotEnoughMemoryError(BarymeshError, MemoryError):
     """The work would need more memory than the machine has free. Raised before anything is allocated."""
 

@@ -21,10 +21,12 @@ class NodeState(StrEnum):
     """What a node is doing. The values are shown to users."""
 
     STARTING = "starting"
-    WORKING = "at work"
+    WORKING = "working"
+    WAITING = "waiting"
     CONVERGED = "converged"
     ASLEEP = "asleep"
     STUCK = "stuck"
+    CUT_OFF = "cut off"
     DEAD = "dead"
     ENDED = "ended"
     LEFT = "not taking part"

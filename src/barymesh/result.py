@@ -116,6 +116,9 @@ class Result:
     problem : Problem or None
         What was solved: measures, weights, cost. Files and pickles hold no data: ``with_measures`` gives the measures
         again.
+    measures : int or None
+        How many measures it is the barycenter of, where there is not a row of ``node_weights`` for each: a node of a
+        network of organisations has its own row only.
 
     Examples
     --------
@@ -151,6 +154,7 @@ class Result:
     node_errors: Floats | None = None
     node_gaps: Floats | None = None
     problem: Problem | None = field(default=None, repr=False, compare=False)
+    measures: int | None = None
 
     @property
     def success(self) -> bool:
@@ -494,7 +498,7 @@ class Result:
             "message": self.message,
             "success": self.success,
             "method": self.method,
-            "measures": int(self.node_weights.shape[0]),
+            "measures": self.measures or int(self.node_weights.shape[0]),
             "support": repr(self.support),
             "support_reason": self.support.reason,
             "reg": self.reg,
@@ -532,13 +536,15 @@ class Result:
             found[f"{level:g}"] = row
         return found
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, private: bool = False) -> Path:
         """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete.
 
         Parameters
         ----------
         path : path
             Where to; ``.npz`` is added if it is missing.
+        private : bool, default=False
+            Whether only its owner may read the file: ``duals`` tell much about the measures.
 
         Returns
         -------
@@ -557,6 +563,7 @@ class Result:
             "grid": grid_values(self.support),
             "network": self.network and [self.network.size, self.network.name],
             "problem": self.problem and _problem_values(self.problem),
+            "measures": self.measures,
         }
         numbers = {
             name: getattr(self, name)
@@ -577,7 +584,7 @@ class Result:
         columns = {f"history_{name}": column for name, column in self.history.columns.items()}
         optional = {"snapshots": self.snapshots, "node_errors": self.node_errors, "node_gaps": self.node_gaps}
         extra = {name: array for name, array in optional.items() if array is not None}
-        with replacing(target) as file:
+        with replacing(target, private=private) as file:
             np.savez_compressed(
                 file,
                 header=np.array(json.dumps({**header, **numbers})),
@@ -645,9 +652,9 @@ class Result:
             ) from error
 
     def __repr__(self) -> str:
-        n, m = self.weights.size, self.node_weights.shape[0]
-        steps = f"{self.activations} activations" if self.network else f"{self.iterations} iterations"
-        how = f"gap {self.gap:.2g}, {steps}"
+        n, m = self.weights.size, self.measures or self.node_weights.shape[0]
+        steps = f"{self.activations} activations" if self.activations else f"{self.iterations} iterations"
+        how = f"gap {'unknown' if np.isnan(self.gap) else f'{self.gap:.2g}'}, {steps}"
         return f"Result({self.status.name}: barycenter of {m} measures on {n} points, {how})"
 
     def _repr_html_(self) -> str:

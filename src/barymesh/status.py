@@ -20,6 +20,7 @@ class Status(Enum):
     OUT_OF_TIME = "Stopped at the end of the duration, before reaching the tolerance."
     STOPPED = "Stopped by the callback."
     INTERRUPTED = "Interrupted; this is the best result so far."
+    RUNNING = "Still working; this is the newest result, before reaching the tolerance."
 
     def __str__(self) -> str:
         return self.value

@@ -57,6 +57,7 @@ def trial(tmp_path):
 
 def started(kit, *options):
     command = [sys.executable, "-c", MAIN, "node", str(kit), "--data", str(kit / "x.csv"), "--json", *options]
+    command += [] if "--picture" in options else ["--yes", "--no-picture"]
     return subprocess.Popen(
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -81,12 +82,14 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
         until(lambda: ((query(ports[2]) or {}).get("activations") or 0) >= 10, "the last node works")
         running[2].send_signal(signal.SIGKILL)
         running[2].communicate(timeout=PATIENCE)
-        table = call("status", path, code=4).stdout
-        assert "DEAD" in table
-        assert "at work" in table
+        states = {one["name"]: one["state"] for one in json.loads(call("status", path, "--json").stdout)}
+        assert states["b"] in ("working", "waiting for c")
+        # the kit of c is not beside the network file: it is asked for where it is
+        assert states["c"].startswith("not on this machine, ")
+        assert "ended without a word" in call("status", kits[2] / "run", code=4).stdout
         running[2] = started(kits[2])
         until(lambda: all((query(port) or {}).get("stopped") for port in ports), "all have converged")
-        assert "DEAD" not in call("status", path).stdout
+        assert call("status", path).stdout.count("converged") == 3
         secret = (kits[0] / SECRET).read_text().split('secret = "')[1][:40]
         assert secret not in json.dumps(query(ports[0]))
         for process in running[1:]:
@@ -97,13 +100,16 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
         output, errors = running[0].communicate(timeout=PATIENCE)
         assert (running[0].returncode, json.loads(output)["ending"]) == (0, "stopped"), errors
         assert secret not in output + errors
+        # all have ended as they should, and the status says so
+        states = {one["name"]: one["state"] for one in json.loads(call("status", path, "--json").stdout)}
+        assert all(states[name].startswith("ended well at ") for name in "ab")
+        assert "ended well at" in call("status", kits[2]).stdout
     finally:
         for process in running:
             process.kill()
             process.communicate()
     for kit in kits:
-        with np.load(kit / "run" / "result.npz") as stored:
-            assert 0.5 * np.abs(stored["weights"][0] - truth.weights).sum() < 1e-4
+        assert 0.5 * np.abs(bm.load(kit / "run" / "result.npz").weights - truth.weights).sum() < 1e-4
 
 
 def test_ctrl_c_saves_the_result_and_has_its_own_exit_code(trial):
@@ -137,9 +143,13 @@ def test_refusals_before_any_work(trial):
 
 def test_a_check_from_the_command_line(trial):
     _, kits = trial
-    output = call("node", kits[0], "--data", kits[0] / "x.csv", "--check", code=3).stdout
+    output = call("node", kits[0], "--data", kits[0] / "x.csv", "--check").stdout
     assert "ok      key" in output
-    assert "NOT OK  neighbour b" in output
+    assert "ok      disk" in output
+    (kits[0] / "run").write_text("a file")
+    output = call("node", kits[0], "--data", kits[0] / "x.csv", "--check", code=3).stdout
+    assert "NOT OK  disk" in output
+    assert "not yet neighbour b: is not up yet" in output
 
 
 def test_nodes_are_added_and_removed(trial):
@@ -165,3 +175,43 @@ def test_a_node_as_text():
 def test_a_node_that_is_not_valid(text):
     with pytest.raises(OptionError, match="not valid"):
         parse_node(text)
+
+
+def test_nothing_is_computed_without_a_yes(trial):
+    """The node shows what it will do, and waits. Its log names the phase from the first line on."""
+    _, kits = trial
+    command = [sys.executable, "-c", MAIN, "node", str(kits[0]), "--data", str(kits[0] / "x.csv"), "--duration", "0.5"]
+    command += ["--no-picture"]
+    for answer, code in ((None, 3), ("n\n", 3), ("y\n", 5)):
+        done = subprocess.run(command, env=ENVIRONMENT, input=answer or "", capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        shown = done.stderr
+        assert "starting: " in shown.splitlines()[0]
+        for text in ("reading: ", "waiting for consent: ", "without differential privacy", "30 points", "Go on? [y/N]"):
+            assert text in shown
+        assert (kits[0] / "run" / "audit.jsonl").exists() is (code == 5)
+    assert "waiting for b: after" in shown
+    assert "ended: the duration is over" in shown
+    assert "consent asked" in call("audit", kits[0] / "run").stdout
+
+
+def test_the_result_of_a_node_and_a_budget(trial):
+    """It is read as any other; only the owner may read it, as it has the duals. The table and the picture are for
+    all."""
+    _, kits = trial
+    process = started(kits[0], "--duration", "0.5", "--yes", "--picture")
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 5, errors
+    folder = kits[0] / "run"
+    result = bm.load(folder / "result.npz")
+    assert (result.status, result.measures) == (bm.Status.OUT_OF_TIME, 3)
+    assert "barycenter of 3 measures on 20 points, gap unknown" in repr(result)
+    table = np.loadtxt(folder / "weights.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(table, np.column_stack([result.support.points, result.weights]))
+    assert (folder / "barycenter.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("result.npz", "state", "audit.jsonl"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600, name
+    # a budget counts that run too
+    (folder / "state").unlink()
+    options = ("--data", kits[0] / "x.csv", "--yes", "--epsilon", 1, "--delta", 1e-6, "--budget", 8)
+    assert "epsilon inf, and the budget is 8" in call("node", kits[0], *options, "--folder", folder, code=3).stderr

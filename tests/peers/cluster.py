@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import barymesh as bm
+from barymesh.io.output import RESULT
 from barymesh.network import as_network
 from barymesh.peers.network_file import KITS, Kit, NewNode, create
-from barymesh.peers.node import RESULT
 from barymesh.peers.status import query
 
 ENVIRONMENT = {**os.environ, "BARYMESH_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -81,7 +81,8 @@ class Cluster:
     def start(self, *nodes, options=("--stay",), main=("-m", "barymesh")):
         for node in nodes or range(self.size):
             command = [*self.prefixes[node], sys.executable, *main, "node", str(self.kits[node])]
-            command += ["--data", str(self.kits[node] / "x.csv"), "--json", "--log", "json", *options]
+            command += ["--data", str(self.kits[node] / "x.csv"), "--yes", "--no-picture", "--json", "--log", "json"]
+            command += options
             with open(self.log(node), "ab") as log:
                 self.processes[node] = subprocess.Popen(
                     command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
@@ -123,8 +124,7 @@ class Cluster:
         path = self.kits[node] / "run" / RESULT
         if not path.exists():
             return float("inf")
-        with np.load(path) as stored:
-            return 0.5 * float(np.abs(stored["weights"][0] - truth).sum())
+        return 0.5 * float(np.abs(bm.load(path).weights - truth).sum())
 
     def wait_for_work(self, *nodes, activations=5):
         nodes = nodes or range(self.size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -14,9 +13,9 @@ import barymesh as bm
 from barymesh.engines.runtime import StopReason, incarnation_after
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
 from barymesh.io.files import read_measure
-from barymesh.peers import node as node_module
-from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NewNode, create
-from barymesh.peers.node import RESULT, STATE, PrivacyBudget, check, open_peer
+from barymesh.io.output import RESULT
+from barymesh.peers.network_file import KITS, Kit, NewNode, create
+from barymesh.peers.node import STATE, PrivacyLevel, open_peer
 from tests.peers.cluster import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
@@ -36,9 +35,9 @@ def kit(tmp_path):
     return Kit.open(tmp_path / KITS / "a")
 
 
-def worked(kit, folder, measure=MEASURE, weight=1.0, budget=None, **options):
+def worked(kit, folder, measure=MEASURE, weight=1.0, privacy=None, budget=None, **options):
     async def work():
-        peer = await open_peer(kit, measure, weight, folder, budget)
+        peer = await open_peer(kit, measure, weight, folder, privacy, budget=budget)
         return await peer.run(**options), peer
 
     return asyncio.run(work())
@@ -47,9 +46,10 @@ def worked(kit, folder, measure=MEASURE, weight=1.0, budget=None, **options):
 def test_it_writes_state_and_result_and_continues_from_them(kit, tmp_path):
     ending, peer = worked(kit, tmp_path / "run", duration=0.5)
     assert ending is StopReason.OUT_OF_TIME
-    with np.load(tmp_path / "run" / RESULT) as stored:
-        assert stored["weights"].shape == (1, 20)
-        assert stored["activations"] == peer.runtime.host.activations > 0
+    stored = bm.load(tmp_path / "run" / RESULT)
+    assert stored.weights.shape == (20,)
+    assert stored.status is bm.Status.OUT_OF_TIME
+    assert stored.activations == peer.runtime.host.activations > 0
     _, again = worked(kit, tmp_path / "run", duration=0.3)
     assert again.runtime.host.activations > peer.runtime.host.activations
     assert again.runtime.host.incarnation == peer.runtime.host.incarnation
@@ -82,17 +82,18 @@ def test_a_node_runs_once_at_a_time(kit, tmp_path):
 def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch):
     async def work(until):
         peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
-        write = peer.runtime.write
+        save = bm.Result.save
         calls = []
 
-        def failing(path, found):
-            calls.append(found)
+        def failing(result, path, **options):
+            calls.append(result)
             if len(calls) < until:
                 raise FileError("the disk is full")
-            write(path, found)
+            return save(result, path, **options)
 
-        monkeypatch.setattr(peer.runtime, "write", failing)
-        return await peer.run(duration=1.5)
+        with monkeypatch.context() as patched:
+            patched.setattr(bm.Result, "save", failing)
+            return await peer.run(duration=1.5)
 
     with pytest.raises(FileError, match="full"):
         asyncio.run(work(100))
@@ -112,15 +113,6 @@ def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
         worked(Kit.open(tmp_path / KITS / "a"), tmp_path / "run", weight=2.0)
 
 
-def test_a_check_refuses_such_weights_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_module, "_REACH_TIMEOUT", 0.1)
-    network_of(tmp_path, method="a2dwb_conserving")
-    np.savetxt(tmp_path / "x.csv", np.array([0.1, 0.2]), header="x", comments="")
-    found = found_by(tmp_path / KITS / "a", tmp_path / "x.csv", weight=2.0)
-    assert not found["data"].ok
-    assert "sinkhorn" in found["data"].text
-
-
 def test_data_that_do_not_fit_are_refused(kit, tmp_path):
     with pytest.raises(DimensionError):
         worked(kit, tmp_path / "run", bm.Empirical(np.zeros((3, 2))))
@@ -135,47 +127,6 @@ def test_one_measure_from_a_file(tmp_path):
         read_measure(tmp_path / "x.npz")
     with pytest.raises(BarymeshError, match=r"none\.csv"):
         read_measure(tmp_path / "none.csv")
-
-
-def found_by(folder, data, **options):
-    return {one.what: one for one in asyncio.run(check(folder, data, **options))}
-
-
-@pytest.mark.parametrize(
-    ("values", "ok", "text"),
-    [([200.0, 300.0], False, "About 100%"), ([0.1, 0.2, 300.0], True, "About 33%"), ([0.1, 0.2], True, "fit Support")],
-)
-def test_a_check_finds_data_that_the_support_misses(tmp_path, monkeypatch, values, ok, text):
-    monkeypatch.setattr(node_module, "_REACH_TIMEOUT", 0.1)
-    network_of(tmp_path)
-    np.savetxt(tmp_path / "x.csv", np.array(values), header="x", comments="")
-    found = found_by(tmp_path / KITS / "a", tmp_path / "x.csv")["data"]
-    assert found.ok is ok
-    assert text in found.text
-    assert ("outside" in found.text) is ("About" in text)
-
-
-def test_a_check_reports_every_problem(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_module, "_REACH_TIMEOUT", 1.0)
-    known = network_of(tmp_path, began=datetime.now(UTC) + timedelta(hours=1))
-    folder, data = tmp_path / KITS / "a", tmp_path / "x.csv"
-    np.savetxt(data, np.array([0.1, 0.2]), header="x", comments="")
-    found = found_by(folder, data)
-    assert {what for what, one in found.items() if one.ok} == {"kit", "key", "data", "endpoint", "status"}
-    assert "Set the clock" in found["clock"].text
-    assert "cannot be reached" in found["neighbour b"].text
-    here, there = (int(one.endpoint.rpartition(":")[2]) for one in known.nodes)
-    with socket.create_server(("127.0.0.1", here)), socket.create_server(("127.0.0.1", there)):
-        found = found_by(folder, tmp_path / "none.csv")
-    assert found["neighbour b"].ok
-    assert not found["endpoint"].ok
-    assert not found["data"].ok
-    (folder / SECRET).chmod(0o640)
-    found = found_by(folder, data)
-    assert list(found) == ["kit"]
-    assert "chmod 600" in found["kit"].text
-    (folder / NETWORK).unlink()
-    assert not found_by(folder, data)["kit"].ok
 
 
 def test_incarnations_grow():
@@ -196,28 +147,27 @@ def test_a_network_made_long_ago_still_converges(tmp_path):
     assert asyncio.run(work()) == [StopReason.CONVERGED] * 2
     truth = bm.barycenter(list(measures.values()), np.linspace(-3, 3, 20), reg=0.3, tol=1e-10).weights
     for name in measures:
-        with np.load(tmp_path / name / RESULT) as stored:
-            np.testing.assert_allclose(stored["weights"][0], truth, atol=1e-5)
+        np.testing.assert_allclose(bm.load(tmp_path / name / RESULT).weights, truth, atol=1e-5)
 
 
 def test_a_private_node_reports_what_it_has_spent_and_a_restart_costs_nothing(kit, tmp_path):
     records = bm.Empirical(np.random.default_rng(0).normal(0, 0.5, (500, 1)))
-    budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
+    level = PrivacyLevel(epsilon=1.0, delta=1e-6)
     for _ in range(2):
-        _, peer = worked(kit, tmp_path / "run", records, budget=budget, duration=0.1)
+        _, peer = worked(kit, tmp_path / "run", records, privacy=level, duration=0.1)
         assert peer.facts()["privacy"] | {"epsilon": 1.0} == {
             "epsilon": 1.0,
             "delta": 1e-6,
             "records": 500,
-            "releases": 1,
+            "uses": 1,
         }
         assert peer.facts()["privacy"]["epsilon"] == pytest.approx(1.0, rel=1e-3)
     # another budget makes another release, which the old state does not fit
     with pytest.raises(FileError, match="another run"):
-        worked(kit, tmp_path / "run", records, budget=PrivacyBudget(0.5, 1e-6), duration=0.1)
+        worked(kit, tmp_path / "run", records, privacy=PrivacyLevel(0.5, 1e-6), duration=0.1)
     (tmp_path / "run" / STATE).unlink()
-    _, peer = worked(kit, tmp_path / "run", records, budget=PrivacyBudget(0.5, 1e-6), duration=0.1)
-    assert peer.facts()["privacy"]["releases"] == 2
+    _, peer = worked(kit, tmp_path / "run", records, privacy=PrivacyLevel(0.5, 1e-6), duration=0.1)
+    assert peer.facts()["privacy"]["uses"] == 2
     assert peer.facts()["privacy"]["epsilon"] > 1.0
 
 

@@ -14,7 +14,8 @@ from barymesh.peers.status import StatusServer, metrics, query
 
 FACTS = {
     "name": 'a"b', "run": "r", "fingerprint": "f", "method": "sinkhorn", "healthy": True, "activations": 7,
-    "stopped": False, "error": float("nan"), "gap": None, "tv_bound": None, "uptime": 1.5,
+    "privacy": {"epsilon": math.inf, "uses": 2}, "stopped": False, "error": float("nan"),
+    "gap": None, "tv_bound": None, "uptime": 1.5,
     "sent_messages": 3, "sent_bytes": 30, "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
     "links": {
         "b": {"state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4}}
@@ -36,7 +37,7 @@ def test_the_facts_as_json():
     answer = asyncio.run(asked(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n"))
     head, body = answer.split("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK")
-    assert json.loads(body) == {**FACTS, "error": None}
+    assert json.loads(body) == {**FACTS, "error": None, "privacy": {"epsilon": None, "uses": 2}}
 
 
 def test_the_facts_for_prometheus():
@@ -54,6 +55,8 @@ def test_the_facts_for_prometheus():
         ("barymesh_gap",): pytest.approx(math.nan, nan_ok=True),
         ("barymesh_tv_bound",): pytest.approx(math.nan, nan_ok=True),
         ("barymesh_uptime_seconds",): 1.5,
+        ("barymesh_epsilon",): math.inf,
+        ("barymesh_uses",): 2.0,
         ("barymesh_sent_messages_total",): 3.0,
         ("barymesh_sent_bytes_total",): 30.0,
         ("barymesh_repeated_messages_total",): 1.0,
@@ -71,13 +74,21 @@ def test_the_facts_for_prometheus():
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (b"GET /healthz HTTP/1.1\r\n\r\n", 200),
-        (b"HEAD /metrics HTTP/1.1\r\n\r\n", 200),
-        (b"GET /status?x=1 HTTP/1.0\r\nHost: localhost\r\n\r\n", 200),
-        (b"GET /secret.key HTTP/1.1\r\n\r\n", 404),
-        (b"GET /../status HTTP/1.1\r\n\r\n", 404),
-        (b"POST /status HTTP/1.1\r\n\r\n", 405),
+        (b"GET /healthz HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", 200),
+        (b"HEAD /metrics HTTP/1.1\r\nhost:\t127.0.0.1:9101 \r\n\r\n", 200),
+        (b"GET /status?x=1 HTTP/1.0\r\nHost: LOCALHOST\r\n\r\n", 200),
+        (b"GET /secret.key HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /../status HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"POST /status HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"GET /status HTTP/1.1\r\nHost: evil.example:80\r\n\r\n", 403),
+        (b"GET /status HTTP/1.1\r\nHost: 127.0.0.1:80.evil.example\r\n\r\n", 403),
+        (b"GET /status HTTP/1.1\r\nHost: localhost:evil\r\n\r\n", 403),
+        (b"GET /status HTTP/1.1\r\nHost: user@localhost\r\n\r\n", 403),
+        (b"GET /status HTTP/1.1\r\nHost: \r\n\r\n", 403),
+        (b"GET /status HTTP/1.1\r\n\r\n", 400),
+        (b"GET /status HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
+        (b"GET /status HTTP/1.1\r\nHost: localhost\r\nHost : evil.example\r\n\r\n", 400),
+        (b"GET /status HTTP/1.1\r\nHost: localhost\r\n" + 100 * b"a: b\r\n" + b"\r\n", 431),
         (b"\x00\xff\r\n\r\n", 400),
         (b"GET /status\r\n\r\n", 400),
         (b"x" * 100_000, 431),
@@ -88,13 +99,28 @@ def test_every_request_is_answered(request_, code):
 
 
 def test_a_node_that_is_stuck_is_not_healthy():
-    answer = asyncio.run(asked(b"GET /healthz HTTP/1.1\r\n\r\n", {**FACTS, "healthy": False}))
+    answer = asyncio.run(asked(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {**FACTS, "healthy": False}))
     assert answer.startswith("HTTP/1.1 503 ")
 
 
 def test_a_client_that_sends_nothing_is_disconnected(monkeypatch):
     monkeypatch.setattr(status, "_TIMEOUT", 0.2)
     assert asyncio.run(asked(b"GET /sta")) == ""
+
+
+def test_idle_clients_keep_nobody_out():
+    async def work():
+        async with StatusServer(lambda: FACTS, 0) as server:
+            idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3 * status._MAX_REQUESTS)]
+            facts = await asyncio.to_thread(query, server.port)
+            # the first have been disconnected, and no more than the limit are kept
+            assert await asyncio.wait_for(idle[0][0].read(), 20) == b""
+            assert len(server._requests) <= status._MAX_REQUESTS
+            for _, writer in idle:
+                writer.close()
+        return facts
+
+    assert asyncio.run(work())["activations"] == 7
 
 
 def test_asking_from_python():

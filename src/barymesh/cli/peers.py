@@ -1,9 +1,10 @@
-"""``barymesh keygen``, ``network``, ``node`` and ``status``: a network across organisations, from the command line."""
+"""``barymesh keygen``, ``network``, ``node``, ``status`` and ``audit``: a network across organisations."""
 
 from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barymesh.cli.dashboard import Open, with_dashboard
-from barymesh.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, finish, writable_folder
-from barymesh.errors import OptionError
-from barymesh.peers.logs import LogForm, write_logs
+from barymesh.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CONVERGED, OUT_OF_TIME, finish, writable_folder
+from barymesh.errors import FileError, OptionError, PrivacyError
+from barymesh.peers.logs import LogForm, log_phase, write_logs
 from barymesh.support.text import HELP as SUPPORT_HELP
 
 if TYPE_CHECKING:
     from barymesh.engines.runtime import StopReason
     from barymesh.peers.network_file import NetworkFile, NewNode
-    from barymesh.peers.node import Peer, PrivacyBudget
+    from barymesh.peers.node import Peer, PrivacyLevel
 
 # seconds a node keeps running after it knows that the network has converged: its neighbours must learn it too
 LINGER = 10.0
@@ -40,7 +41,7 @@ def register(app: typer.Typer) -> None:
     epilog = app.info.epilog
     network = typer.Typer(help=NETWORK_HELP, no_args_is_help=True, epilog=epilog)
     parts: tuple[Callable[..., None], ...] = (create, add, remove, accept)
-    commands: tuple[Callable[..., None], ...] = (keygen, node, status)
+    commands: tuple[Callable[..., None], ...] = (keygen, node, status, audit)
     for part in parts:
         network.command(epilog=epilog)(part)
     app.add_typer(network, name="network")
@@ -219,14 +220,24 @@ def node(
     delta: Annotated[
         float | None, typer.Option(help="Goes with --epsilon; far below one over the number of records, such as 1e-6.")
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Refuse to start if all uses of data in the folder's ledger cost more epsilon."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(help=f"Folder for state and result. Default: {FOLDER} inside the kit.")
     ] = None,
     duration: Annotated[float | None, typer.Option(min=0, help="Stop after this many seconds in any case.")] = None,
     stay: Annotated[bool, typer.Option("--stay", help="Keep running when the network has converged.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Check keys, endpoints, data and clock, print what is wrong, and end.")
+        bool, typer.Option("--check", help="Check all that a run needs, print what is wrong, and end.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Agree to what is computed from the data: do not ask.")
+    ] = False,
+    picture: Annotated[
+        bool, typer.Option("--picture/--no-picture", help="Draw the barycenter when the network has converged.")
+    ] = True,
     watched: Open = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")] = False,
@@ -236,8 +247,13 @@ def node(
 ) -> None:
     """Run a node of a network of organisations. The data stay here; messages go to the neighbours only.
 
+    It shows what it will compute from the data and who gets what, and waits for a yes. Every use of the data is
+    recorded in the folder: see 'barymesh audit'.
+
     The newest barycenter is always in result.npz of the folder. The node ends some seconds after it knows that the
     network has converged, or with Ctrl-C or SIGTERM. Started again, it continues where it was, however it ended.
+
+    With --check the exit code is 3 if something is wrong here. That a neighbour is not up yet is not wrong.
 
     Examples:
 
@@ -251,27 +267,35 @@ def node(
     from barymesh.io.tables import columns_from_text
 
     def work() -> int:
-        write_logs(log, "ERROR" if quiet else "INFO", {"kit": kit.name})
-        budget = _budget(epsilon, delta)
+        write_logs(log, "ERROR" if quiet or check else "INFO", {"kit": kit.name})
+        log_phase("starting", f"the node of {kit}")
+        privacy = _privacy(epsilon, delta)
         chosen = {"columns": columns_from_text(columns), "weight_column": weight_column}
         reading = {"kind": kind, "invert": invert, **chosen}
+        output = kit / FOLDER if folder is None else folder
         if check:
-            return _check(kit, data, weight, {"budget": budget, **reading}, as_json)
-        output = writable_folder(kit / FOLDER if folder is None else folder)
+            return _check(
+                kit, data, weight, {"privacy": privacy, "budget": budget, "state": output, **reading}, as_json
+            )
+        writable_folder(output)
+        options = {"budget": budget, "picture": picture}
         linger = None if stay else LINGER
         return with_dashboard(
             watched,
             _watchable(kit) if watched else kit,
-            lambda: _node(kit, data, reading, weight, budget, output, duration, linger, as_json),
+            lambda: _node(kit, data, reading, weight, privacy, yes, options, output, duration, linger, as_json),
         )
 
     finish(work, as_json)
 
 
-def status(network: NETWORK_FILE, as_json: Json = False) -> None:
-    """Show the status of the nodes of a network that run on this machine.
+def status(
+    what: Annotated[Path, typer.Argument(help="The public network.toml, a kit, or the folder of a node's state.")],
+    as_json: Json = False,
+) -> None:
+    """Show what the nodes of a network do that run on this machine, or how they ended.
 
-    The exit code is 4 if one with a status port does not answer.
+    The exit code is 0 if all is well, and 4 if a node has died, is stuck, or is cut off, or if none has run here.
 
     Example:
 
@@ -279,17 +303,56 @@ def status(network: NETWORK_FILE, as_json: Json = False) -> None:
     """
 
     def work() -> int:
-        from barymesh.peers.network_file import NetworkFile
-
-        statuses = _statuses(NetworkFile.read(network))
+        statuses = _statuses(what)
         if as_json:
             typer.echo(json.dumps(statuses, indent=2))
         else:
             _table(statuses)
-        healthy = ("starting", "at work", "converged", NO_PORT)
-        return 0 if all(one["state"] in healthy for one in statuses) else NOT_CONVERGED
+        here = any(one["here"] for one in statuses)
+        return 0 if here and not any(one["trouble"] for one in statuses) else NOT_CONVERGED
 
     finish(work, as_json)
+
+
+def audit(
+    folder: Annotated[Path, typer.Argument(help="The folder of the node's state, or its audit.jsonl.")],
+    head: Annotated[str | None, typer.Option(help="A head that you noted earlier: the log must still have it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show and verify the audit log of a node: every use of its data.
+
+    A line that was changed, removed or inserted is found. Note the head, the hash of the last line, somewhere else:
+    with --head it is also found if the end of the log was removed, or all of it was made anew. The exit code is 3 then.
+
+    Example:
+
+      barymesh audit state-a
+    """
+
+    def work() -> int:
+        from barymesh.peers.audit import AUDIT, read
+
+        path = folder / AUDIT if folder.is_dir() else folder
+        if not path.exists():
+            raise FileError(f"There is no audit log {path}. Name the folder of a node that has run.")
+        trail = read(path)
+        lines = [_audit_line(entry) for entry in trail.entries]
+        facts = {"entries": trail.entries, "head": trail.head, "problem": trail.problem}
+        _print(facts, [*lines, f"{len(lines)} entries. Head: {trail.head}"], as_json)
+        if trail.problem:
+            raise FileError(f"{path}: {trail.problem}. The entries above are as they were written.")
+        if head is not None and not any(entry["hash"].startswith(head.lower()) for entry in trail.entries):
+            raise FileError(f"{path} has no line with the hash {head}: its end was removed, or it was made anew.")
+        return 0
+
+    finish(work, as_json)
+
+
+def _audit_line(entry: dict[str, Any]) -> str:
+    """An entry for people."""
+    hidden = ("number", "time", "event", "digest", "previous", "hash")
+    facts = [f"{name} {'none' if value is None else value}" for name, value in entry.items() if name not in hidden]
+    return f"{entry.get('number'):>4} {entry.get('time')} {entry.get('event'):5} {', '.join(facts)}"
 
 
 NO_PORT = "has no status port"
@@ -328,26 +391,37 @@ def _print_network(network: NetworkFile, path: Path, more: dict[str, Any], lines
     _print(facts, [f"Network:     {path}", f"Fingerprint: {network.fingerprint}", *lines], as_json)
 
 
-def _check(kit: Path, data: Path, weight: float, reading: dict[str, Any], as_json: bool) -> int:
+def _check(kit: Path, data: Path, weight: float, options: dict[str, Any], as_json: bool) -> int:
     import asyncio
     from dataclasses import asdict
 
-    from barymesh.peers.node import check
+    from barymesh.peers.check import Verdict, check
 
-    found = asyncio.run(check(kit, data, weight, **reading))
-    lines = [f"{'ok    ' if one.ok else 'NOT OK'}  {one.what}: {one.text}" for one in found]
+    found = asyncio.run(check(kit, data, weight, **options))
+    lines = [f"{one.verdict:7} {one.what}: {one.text}" for one in found]
     _print([asdict(one) for one in found], lines, as_json)
-    return 0 if all(one.ok for one in found) else BAD_INPUT
+    return BAD_INPUT if any(one.verdict is Verdict.WRONG for one in found) else 0
 
 
-def _budget(epsilon: float | None, delta: float | None) -> PrivacyBudget | None:
-    from barymesh.peers.node import PrivacyBudget
+def _privacy(epsilon: float | None, delta: float | None) -> PrivacyLevel | None:
+    from barymesh.peers.node import PrivacyLevel
 
     if epsilon is None and delta is None:
         return None
     if epsilon is None or delta is None:
         raise OptionError("--epsilon and --delta go together, such as --epsilon 1 --delta 1e-6. Give both, or none.")
-    return PrivacyBudget(epsilon, delta)
+    return PrivacyLevel(epsilon, delta)
+
+
+def _ask(lines: list[str]) -> str:
+    """Show what is about to happen, and wait for a yes. Returns how it was given."""
+    typer.echo("\n".join(lines), err=True)
+    typer.echo("Go on? [y/N] ", nl=False, err=True)
+    answer = sys.stdin.readline().strip().lower()
+    if answer not in ("y", "yes"):
+        said = f"The answer was {answer!r}" if answer else "There was no answer"
+        raise PrivacyError(f"{said}, so nothing was computed. Answer y, or agree beforehand with --yes.")
+    return "asked"
 
 
 def _watchable(kit: Path) -> Path:
@@ -363,21 +437,31 @@ def _watchable(kit: Path) -> Path:
 
 
 def _node(
-    kit_folder: Path, data: Path, reading: dict[str, Any], weight: float, budget: PrivacyBudget | None,
-    folder: Path, duration: float | None, linger: float | None, as_json: bool,
+    kit_folder: Path, data: Path, reading: dict[str, Any], weight: float, privacy: PrivacyLevel | None, yes: bool,
+    options: dict[str, Any], folder: Path, duration: float | None, linger: float | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the node, and print its result. Returns the exit code."""
     import asyncio
 
+    from barymesh.engines.runtime import StopReason
     from barymesh.io.files import read_measure
+    from barymesh.peers.consent import intention
     from barymesh.peers.network_file import Kit
-    from barymesh.peers.node import open_peer
+    from barymesh.peers.node import local_problem, open_peer
 
     kit = Kit.open(kit_folder)
+    log_phase("reading", str(data))
     measure = read_measure(data, **reading)
+    lines = intention(kit, local_problem(kit, measure, weight), str(data), weight, privacy)
+    if not yes:
+        log_phase("waiting for consent", "answer the question, or give --yes")
+    consent = "--yes" if yes else _ask(lines)
+    log_phase("opening", f"the state in {folder}", intention=lines)
 
     async def run() -> tuple[Peer, StopReason, list[int]]:
-        peer = await open_peer(kit, measure, weight, folder, budget)
+        peer = await open_peer(
+            kit, measure, weight, folder, privacy, source=str(data.absolute()), consent=consent, **options
+        )
         signals = _stop_on_signals(peer.stop)
         return peer, await peer.run(duration=duration, linger=linger), signals
 
@@ -387,10 +471,13 @@ def _node(
     _print(
         {"ending": ending.name.lower(), "message": str(ending), **facts},
         [f"{kit.name} ended: {ending}.", f"Activations: {facts['activations']}",
-         f"Error:       {error} (L1, estimated by the node)", f"Result:      {facts['result']}"],
+         f"Error:       {error} (L1, estimated by the node)", f"Result:      {facts['result']}",
+         f"Audit log:   head {facts['audit_head']}"],
         as_json,
     )  # fmt: skip
-    return INTERRUPTED if signal.SIGINT in signals else 0
+    if signal.SIGINT in signals:
+        return INTERRUPTED
+    return OUT_OF_TIME if ending is StopReason.OUT_OF_TIME and not facts["stopped"] else 0
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> list[int]:
@@ -411,24 +498,48 @@ def _stop_on_signals(stop: Callable[[], None]) -> list[int]:
     return received
 
 
-def _statuses(network: NetworkFile) -> list[dict[str, Any]]:
-    """The status of each node, with a ``state`` for people."""
-    from barymesh.peers.status import query
-    from barymesh.peers.status import state as state_of
+def _statuses(what: Path) -> list[dict[str, Any]]:
+    """The status of each node: its ``state`` for people, whether it has run ``here``, whether there is ``trouble``."""
+    from barymesh.peers import last_run
+    from barymesh.peers.network_file import NETWORK, NetworkFile
 
-    found = []
-    for node in network.nodes:
-        facts = None if node.status_port is None else query(node.status_port)
-        if node.status_port is None:
-            state = NO_PORT
-        elif facts is None:
-            state = "DEAD or elsewhere"
-        elif (facts.get("name"), facts.get("fingerprint")) != (node.name, network.fingerprint):
-            state, facts = "ANOTHER PROGRAM answers", None
-        else:
-            state = state_of(facts)
-        found.append({**(facts or {}), "name": node.name, "state": state})
+    if what.is_dir() and not (what / NETWORK).exists():
+        note = last_run.of_folder(what)
+        if note is None:
+            raise FileError(f"{what} is neither a kit nor the folder of a node that has run. Name a network.toml.")
+        return [_status(note["name"], note["fingerprint"], note["status_port"], note)]
+    path = what / NETWORK if what.is_dir() else what
+    network = NetworkFile.read(path)
+    notes = {node.name: last_run.find(path, node.name, network.fingerprint) for node in network.nodes}
+    found = [_status(node.name, network.fingerprint, node.status_port, notes[node.name]) for node in network.nodes]
+    for one in found:
+        if one["state"] == ELSEWHERE:
+            links = [(other["name"], other.get("links", {}).get(one["name"])) for other in found]
+            one["state"] += "".join(f", {link['state']} for {name}" for name, link in links if link)
     return found
+
+
+ELSEWHERE = "not on this machine"
+
+
+def _status(name: str, fingerprint: str, port: int | None, note: dict[str, Any] | None) -> dict[str, Any]:
+    from barymesh.peers import last_run
+    from barymesh.peers.states import TROUBLE, node_state, state_text
+    from barymesh.peers.status import query
+
+    facts = None if port is None else query(port)
+    other = facts is not None and (facts.get("name"), facts.get("fingerprint")) != (name, fingerprint)
+    if facts is not None and not other:
+        return {
+            **facts, "state": state_text(facts), "here": True, "trouble": node_state(facts) in TROUBLE
+        }  # fmt: skip
+    known = {"name": name, "here": note is not None, "trouble": False}
+    if note is not None and (port is not None or note["ending"] is not None):
+        state, text = last_run.ending(note)
+        return {**known, "state": text, "trouble": state in TROUBLE}
+    if other:
+        return {**known, "state": "another program answers at its port", "trouble": True}
+    return {**known, "state": NO_PORT if port is None else ELSEWHERE}
 
 
 def _table(found: list[dict[str, Any]]) -> None:
@@ -446,15 +557,16 @@ def _table(found: list[dict[str, Any]]) -> None:
         error = "" if one["error"] is None else f"{one['error']:.2g}"
         table.add_row(
             one["name"], one["state"], str(one["activations"]), error, f"{connected} of {len(links)}", str(refused),
-            f"{one['uptime']:.0f} s", _epsilon(one.get("privacy")),
+            f"{one['uptime']:.0f} s", _epsilon(one["privacy"]),
         )  # fmt: skip
-    Console().print(table)
+    # a state is a sentence: where there is no terminal, there is room for it
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def _epsilon(spent: dict[str, Any] | None) -> str:
-    if spent is None:
-        return ""
-    return f"{spent['epsilon']:.3g}" + (f" ({spent['releases']} releases)" if spent["releases"] > 1 else "")
+def _epsilon(spent: dict[str, Any]) -> str:
+    # JSON has no infinity
+    epsilon = "no privacy" if spent["epsilon"] is None else f"{spent['epsilon']:.3g}"
+    return epsilon + (f" ({spent['uses']} uses)" if spent["uses"] > 1 else "")
 
 
 def _print(facts: Any, lines: list[str], as_json: bool) -> None:

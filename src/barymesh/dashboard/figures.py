@@ -34,9 +34,11 @@ with needs("dashboard"):
 MARKERS: dict[str, str] = {
     NodeState.STARTING: "hex",
     NodeState.WORKING: "circle",
+    NodeState.WAITING: "circle_cross",
     NodeState.CONVERGED: "square",
     NodeState.ASLEEP: "triangle",
     NodeState.STUCK: "inverted_triangle",
+    NodeState.CUT_OFF: "circle_x",
     NodeState.DEAD: "x",
     NodeState.ENDED: "circle_dot",
     NodeState.LEFT: "dash",
@@ -44,7 +46,7 @@ MARKERS: dict[str, str] = {
     NodeState.UNKNOWN: "star",
 }
 # states written beside a node, and not only shown by its shape
-EMPHASISED = (NodeState.DEAD, NodeState.STUCK)
+EMPHASISED = (NodeState.DEAD, NodeState.STUCK, NodeState.CUT_OFF)
 DASHES: tuple[Dash, ...] = ("solid", "dashed", "dotdash", "dotted")
 MEAN = "#D55E00"
 RATE = "rate"

@@ -37,9 +37,11 @@ MOST_LISTED, MOST_NAMED = 100, 5
 SIGNS = {
     NodeState.STARTING: "⬢",
     NodeState.WORKING: "●",
+    NodeState.WAITING: "⊕",
     NodeState.CONVERGED: "■",
     NodeState.ASLEEP: "▲",
     NodeState.STUCK: "▼",
+    NodeState.CUT_OFF: "⊗",
     NodeState.DEAD: "✕",
     NodeState.ENDED: "◉",
     NodeState.LEFT: "—",
@@ -47,7 +49,7 @@ SIGNS = {
     NodeState.UNKNOWN: "★",
 }
 # which rows of the table come first
-URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.ASLEEP, NodeState.UNKNOWN)
+URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.CUT_OFF, NodeState.WAITING, NodeState.ASLEEP, NodeState.UNKNOWN)
 STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
 PAGE = Environment(autoescape=True).from_string(TEMPLATE)
 

@@ -17,7 +17,8 @@ from barymesh.dashboard.scene import Barycenter, Columns, NodeTable, Scene, layo
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance, total_variations
 from barymesh.peers.network_file import NetworkFile
-from barymesh.peers.status import query, state
+from barymesh.peers.states import node_state, state_text
+from barymesh.peers.status import query
 from barymesh.record import NodeState
 from barymesh.subsample import MOST_PICTURED, evenly
 from barymesh.support.points import Support
@@ -30,6 +31,7 @@ ANSWER_LIMIT = 2.0
 SILENCE = 5.0
 MOST_THREADS = 32
 DEAD = NodeState.DEAD
+RUNNING = (NodeState.STARTING, NodeState.WORKING, NodeState.WAITING, NodeState.STUCK, NodeState.CUT_OFF)
 # rows of the history that are kept
 MOST_KEPT = 20_000
 COLUMNS = ("time", "consensus_distance", "distance", "error", "activations", "messages", "bytes")
@@ -89,7 +91,7 @@ class PeersSource:
         return Scene(
             title=f"{method}: {run}" if method else run,
             status=_status(states),
-            running=any(one in (NodeState.WORKING, NodeState.STARTING, NodeState.STUCK) for one in states),
+            running=any(one in RUNNING for one in states),
             runs={"network": self._history()},
             nodes=NodeTable(
                 names, self._placed(len(names), edges), errors, states, edges, self._staleness(names, edges, answers),
@@ -129,7 +131,7 @@ class PeersSource:
 
     def _state(self, name: str, answers: Mapping[str, Mapping[str, Any]]) -> NodeState:
         if name in answers:
-            return NodeState(state(answers[name]).lower())
+            return node_state(answers[name])
         before = self._facts.get(name)
         if before is not None:
             # it was here, and does not answer any more
@@ -158,7 +160,8 @@ class PeersSource:
             return ""
         links = facts["links"].values()
         connected = sum(link["state"] == LinkState.CONNECTED for link in links)
-        return f"{facts['activations']:,} activations, {connected} of {len(links)} neighbours connected"
+        counts = f"{facts['activations']:,} activations, {connected} of {len(links)} neighbours connected"
+        return f"{state_text(facts)}; {counts}"
 
     # ---- history
 

@@ -27,7 +27,6 @@ from barymesh.decentralized.host import Host
 from barymesh.engines.node_memory import NodeMemory
 from barymesh.engines.socket_transport import SocketTransport
 from barymesh.errors import OptionError
-from barymesh.io.atomic import replacing
 from barymesh.io.slot_file import SlotFile
 from barymesh.problem import Problem
 from barymesh.result import tv_bound
@@ -121,7 +120,7 @@ class Runtime:
         elapsed = 0.0 if began is None else time.time() - began
         # from here on the wall clock may jump: only the steady one is used
         self._began = time.monotonic() - elapsed
-        self.pace, self._points = pace, problem.support.points
+        self.pace = pace
         life = incarnation_after(elapsed) if incarnation is None else incarnation
         message_format = MessageFormat(place.run, *algorithm.bounds(), private=algorithm.private)
         nodes = algorithm.nodes
@@ -196,12 +195,6 @@ class Runtime:
             stopped=bool(host.stopped.all()),
             seconds=time.monotonic() - self._began,
         )
-
-    def write(self, path: Path, found: Snapshot) -> None:
-        """Write what the nodes know, and the support, to an ``.npz`` file; there is a whole one at any time."""
-        with replacing(path) as file:
-            arrays: Any = {name: np.asarray(value) for name, value in vars(found).items()}
-            np.savez(file, points=self._points, **arrays)
 
     def _usual(self) -> int:
         """How often a node has acted by now, if all keep the pace."""

@@ -26,8 +26,9 @@ _UNFINISHED = ".part"
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[IO[Any]]:
-    """A binary file to write; it takes the place of ``target`` only once it is complete and on disk."""
+def replacing(target: Path, *, private: bool = False) -> Iterator[IO[Any]]:
+    """A binary file to write; it takes the place of ``target`` only once it is complete and on disk. No other user can
+    read it if it is ``private``."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_unfinished(target)
@@ -42,8 +43,9 @@ def replacing(target: Path) -> Iterator[IO[Any]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            # mkstemp makes files private; results are ordinary files
-            os.chmod(name, 0o666 & ~_umask())
+            # mkstemp makes files private
+            if not private:
+                os.chmod(name, 0o666 & ~_umask())
             os.replace(name, target)
     except OSError as error:
         Path(name).unlink(missing_ok=True)

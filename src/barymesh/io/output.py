@@ -29,7 +29,7 @@ def write_outputs(result: Result, folder: Path, *, animation: str | None = None)
     files = {"result": RESULT, "weights": TABLE, "summary": SUMMARY}
     drawings: Drawings = {"picture": (PICTURE, result.plot)}
     result.save(folder / RESULT)
-    _write_weights(folder / TABLE, result)
+    write_weights(folder / TABLE, result)
     if result.network is not None:
         files["history"] = HISTORY
         drawings["history_picture"] = (HISTORY_PICTURE, result.history.plot)
@@ -54,7 +54,13 @@ def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], 
     return {name: str(folder / file) for name, file in files.items()}
 
 
-def _write_weights(path: Path, result: Result) -> None:
+def write_picture(folder: Path, result: Result) -> None:
+    """Draw the barycenter; a warning where what draws it is not installed."""
+    _write_figures(folder, {"picture": (PICTURE, result.plot)})
+
+
+def write_weights(path: Path, result: Result) -> None:
+    """Write the barycenter as a table: the coordinates of each point, and its weight."""
     names = result.support.names or [f"z{axis + 1}" for axis in range(result.support.dimension)]
     # a coordinate may be called weight, too
     free = (name for name in ("weight", "mass", "barycenter weight") if name not in names)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+_log = logging.getLogger(__name__)
+
 # the attributes that every record has; the others are facts of the event (or begin with _, as some libraries add)
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -49,3 +51,8 @@ def write_logs(form: LogForm, level: str, common: dict[str, Any]) -> None:
         JsonLines(common) if form is LogForm.JSON else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(handlers=[handler], level=level)
+
+
+def log_phase(phase: str, text: str, **facts: Any) -> None:
+    """Log that the node has entered a phase of its life, such as ``reading`` or ``waiting for c``."""
+    _log.info("%s: %s", phase, text, extra={"phase": phase, **facts})

@@ -1,39 +1,41 @@
 """A running node of an organisation: built from its kit and its data, with its state and its newest result on disk, and
-its status on the same machine."""
+its status on the same machine. What is done with the data is in the ledger and the audit log before it is done."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import time
-import warnings
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh import __version__
 from barymesh.checks import real_number
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import AccuracyWarning, BarymeshError, FileError, NetworkError, WeightError
-from barymesh.io.files import read_measure
+from barymesh.errors import FileError, NetworkError, WeightError
+from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
 from barymesh.method_names import WITHOUT_STEP
+from barymesh.peers import audit
+from barymesh.peers.last_run import LastRun
+from barymesh.peers.logs import log_phase
 from barymesh.peers.network_file import Kit
+from barymesh.peers.states import node_state, state_text
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
-from barymesh.privacy.ledger import LEDGER, record_release
+from barymesh.privacy.ledger import LEDGER, OpenUse, record_use
 from barymesh.problem import Problem
+from barymesh.result import Result
+from barymesh.status import Status
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
 from barymesh.transport.rate_limit import RateLimit
-from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
-from barymesh.transport.wire import MessageFormat
 
 if TYPE_CHECKING:
     from barymesh.measures import Histogram
@@ -42,25 +44,33 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-STATE, RESULT = "state", "result.npz"
+STATE = "state"
 # a node that has not been active for so many seconds beyond its interval is not healthy
 _STUCK = 30.0
-# a support that misses more of a measure's mass than this is not one for these data
-_MOST_OUTSIDE = 0.5
-# seconds to wait for a neighbour to accept a connection, in a check
-_REACH_TIMEOUT = 3.0
+_STATUS = {
+    StopReason.CONVERGED: Status.CONVERGED, StopReason.OUT_OF_TIME: Status.OUT_OF_TIME,
+    StopReason.STOPPED: Status.INTERRUPTED,
+}  # fmt: skip
 
 
 class Peer:
-    """The ``runtime`` of a node, which keeps ``result.npz`` in its ``folder`` up to date; made by ``open_peer``."""
+    """The ``runtime`` of a node, which keeps ``result.npz`` in its ``folder`` up to date; made by ``open_peer``. When
+    the network has converged, and at the end, the barycenter is written as a table too, and drawn if there is to be a
+    ``picture``."""
 
-    def __init__(self, kit: Kit, runtime: Runtime, folder: Path, spent: Spent | None = None) -> None:
-        self.kit, self.runtime, self.folder, self.spent = kit, runtime, folder, spent
+    def __init__(
+        self, kit: Kit, runtime: Runtime, folder: Path, spent: Spent, audit_head: str = audit.EMPTY, *,
+        picture: bool = False,
+    ) -> None:  # fmt: skip
+        self.kit, self.runtime, self.folder, self.spent, self.picture = kit, runtime, folder, spent, picture
+        self.audit_head = audit_head
         self.latest: Snapshot | None = None
+        self.last_run = LastRun(kit, folder)
         self._ready, self._keeps_running = False, False
         self._started = self._seen = time.monotonic()
         self._log_limit = RateLimit()
         self._write_error: FileError | None = None
+        self._state, self._shown = "", False
 
     async def run(self, *, duration: float | None = None, linger: float | None = None) -> StopReason:
         """Run as ``Runtime.run`` does. The last result is written in any case. FileError if it could not be."""
@@ -71,13 +81,32 @@ class Peer:
                 await stack.enter_async_context(StatusServer(self.facts, self.kit.entry.status_port, self.estimate))
             await stack.enter_async_context(self.runtime.links)
             self._ready, self._seen = True, time.monotonic()
-            _log.info(
-                "at work, listening at %s", self.runtime.links.endpoint, extra={"network": self.kit.network.fingerprint}
-            )
-            ending = await self.runtime.run(duration=duration, linger=linger, report=self._on_snapshot)
+            log_phase(
+                "listening", f"at {self.runtime.links.endpoint}, for {', '.join(self.runtime.links.status())}",
+                network=self.kit.network.fingerprint,
+            )  # fmt: skip
+            self.last_run.begun()
+            try:
+                ending = await self.runtime.run(duration=duration, linger=linger, report=self._on_snapshot)
+            except BaseException as error:
+                self._ended("failed", f"{type(error).__name__}: {error}".rstrip(": "))
+                raise
+            self._ended(ending.name.lower(), str(ending))
+            if self.latest is not None:
+                self._write(self.latest, Status.CONVERGED if self.latest.stopped else _STATUS[ending], shown=True)
         if self._write_error is not None:
             raise self._write_error
         return ending
+
+    def _ended(self, ending: str, text: str) -> None:
+        """Leave word of the end. What cannot be written must not hide it."""
+        log_phase("ended", text)
+        self.last_run.ended(ending, text, bool(self.runtime.host.stopped.all()))
+        try:
+            facts = {"network": self.kit.network.fingerprint, "node": self.kit.name, "ending": ending}
+            self.audit_head = audit.record(self.folder / audit.AUDIT, "end", facts)
+        except FileError as error:
+            _log.error("%s", error)
 
     def stop(self) -> None:
         """Ask it to end after the current activation."""
@@ -105,7 +134,8 @@ class Peer:
             "tv_bound": None if latest is None else _known(latest.tv_bounds),
             "uptime": now - self._started,
             "result": str(self.folder / RESULT),
-            "privacy": None if self.spent is None else asdict(self.spent),
+            "privacy": asdict(self.spent),
+            "audit_head": self.audit_head,
             "sent_messages": links.sent_messages,
             "sent_bytes": links.sent_bytes,
             "repeated_messages": links.repeated_messages,
@@ -119,10 +149,36 @@ class Peer:
         latest = self.latest
         return {} if latest is None else {"activations": latest.activations, "weights": latest.weights[0].tolist()}
 
+    def result(self, found: Snapshot, status: Status) -> Result:
+        """The barycenter as this node knows it. It cannot know the objective, nor how far the others are from it."""
+        problem = self.runtime.host.problem
+        return Result(
+            weights=found.weights[0], support=problem.support, node_weights=found.weights, duals=found.duals,
+            value=np.nan, gap=float(found.gaps[0]), consensus=np.nan, feasibility=np.nan, reg=problem.reg,
+            method=self.kit.network.method, status=status, seconds=found.seconds, activations=found.activations,
+            messages=found.messages, bytes=found.bytes, node_errors=found.errors, node_gaps=found.gaps,
+            measures=len(self.kit.network.nodes),
+        )  # fmt: skip
+
     def _on_snapshot(self, found: Snapshot) -> None:
         self.latest, self._seen = found, time.monotonic()
+        facts = self.facts()
+        if (text := state_text(facts)) != self._state:
+            self._state = text
+            log_phase(text, f"after {found.activations} activations", state=node_state(facts))
+        # the table and the picture once each time the network converges
+        self._write(found, Status.CONVERGED if found.stopped else Status.RUNNING, shown=found.stopped > self._shown)
+        self._shown = found.stopped
+
+    def _write(self, found: Snapshot, status: Status, *, shown: bool) -> None:
         try:
-            self.runtime.write(self.folder / RESULT, found)
+            result = self.result(found, status)
+            # the duals tell much about the data of this node
+            result.save(self.folder / RESULT, private=True)
+            if shown:
+                write_weights(self.folder / TABLE, result)
+                if self.picture:
+                    write_picture(self.folder, result)
             self._write_error = None
         except FileError as error:
             # the disk may have space again at the end, and the others need this node
@@ -136,48 +192,74 @@ def _known(values: NDArray[np.float64]) -> float | None:
     return None if np.isnan(values[0]) else float(values[0])
 
 
-async def open_peer(kit: Kit, measure: Any, weight: float, folder: Path, budget: PrivacyBudget | None = None) -> Peer:
+async def open_peer(
+    kit: Kit, measure: Any, weight: float, folder: Path, privacy: PrivacyLevel | None = None, *,
+    budget: float | None = None, source: str = "", consent: str = "", picture: bool = False,
+) -> Peer:  # fmt: skip
     """The node of the kit with this measure, ready to run in this event loop. ``weight`` is relative to that of an
     ordinary node, which is 1. State and result are in the ``folder``; if there is a state, the node continues from it.
-    With a ``budget`` only a private release of the measure is used, and recorded in the ledger in the folder."""
-    release = None
-    if budget is not None:
-        measure, release = released(kit, measure, budget)
-    network, graph = kit.network, kit.network.network()
-    _require_usable(weight, network.method)
-    problem = local_problem(kit, measure, weight)
-    # all data are here: nothing is gained by drawing samples of them
-    nodes = Nodes(graph, np.array([kit.number]), np.array([weight]))
-    algorithm = hosted_algorithm(network.method, problem, nodes, tol=network.tol, batch="exact")
-    listen = kit.listen or await _own_address(kit)
-    runtime = Runtime(
-        algorithm, problem, Place(network.fingerprint, listen, neighbours(kit), kit.keys), Pace(network.interval),
-        began=network.began.timestamp(), state_file=folder / STATE,
-        about=f"{network.fingerprint} {weight!r} {_digest(problem)}",
-    )  # fmt: skip
+
+    With ``privacy`` only a private release of the measure is used. The use is in the ledger and the audit log of the
+    folder before this returns; PrivacyError if the ledger then exceeds the ``budget``, an epsilon. ``source``: where
+    the data come from, and ``consent``: how it was given, for the audit log. ``picture``: whether to draw the result.
+    """
+    own = local_problem(kit, measure, weight)
+    problem, use = own, use_of(kit, own)
+    if privacy is not None:
+        histogram, use = released(kit, measure, privacy)
+        problem = local_problem(kit, histogram, weight)
+    runtime = await open_runtime(kit, problem, weight, folder / STATE)
     try:
         # before the first message is sent
-        spent = None if release is None else record_release(folder / LEDGER, release)
+        spent = record_use(folder / LEDGER, use, budget)
+        network = kit.network
+        facts = {
+            "node": kit.name, "run": network.run, "network": network.fingerprint, "method": network.method,
+            "support": network.support, "reg": network.reg, "weight": weight, "data": source, "records": use.records,
+            "digest": use.digest, "epsilon": getattr(use, "epsilon", None), "delta": getattr(use, "delta", None),
+            "consent": consent, "version": __version__,
+        }  # fmt: skip
+        head = audit.record(folder / audit.AUDIT, "begin", facts)
     except BaseException:
         runtime.close()
         raise
-    return Peer(kit, runtime, folder, spent)
+    return Peer(kit, runtime, folder, spent, head, picture=picture)
+
+
+async def open_runtime(kit: Kit, problem: Problem, weight: float, state_file: Path | None) -> Runtime:
+    """The runtime of the node with the measure of the ``problem``, not connected yet."""
+    network, graph = kit.network, kit.network.network()
+    require_usable(weight, network.method)
+    # all data are here: nothing is gained by drawing samples of them
+    nodes = Nodes(graph, np.array([kit.number]), np.array([weight]))
+    algorithm = hosted_algorithm(network.method, problem, nodes, tol=network.tol, batch="exact")
+    listen = kit.listen or await own_address(kit)
+    return Runtime(
+        algorithm, problem, Place(network.fingerprint, listen, neighbours(kit), kit.keys), Pace(network.interval),
+        began=network.began.timestamp(), state_file=state_file,
+        about=f"{network.fingerprint} {weight!r} {_digest(problem)}",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class PrivacyBudget:
+class PrivacyLevel:
     """The differential privacy of each record of the data."""
 
     epsilon: float
     delta: float
 
 
-def released(kit: Kit, measure: Any, budget: PrivacyBudget) -> tuple[Histogram, Release]:
+def released(kit: Kit, measure: Any, privacy: PrivacyLevel) -> tuple[Histogram, Release]:
     """The measure with noise computed from the secret key of this node, the same at every start."""
     return private_measure(
-        measure, parse_support(kit.network.support), reg=kit.network.reg, epsilon=budget.epsilon,
-        delta=budget.delta, key=kit.keys.secret.encode(),
+        measure, parse_support(kit.network.support), reg=kit.network.reg, epsilon=privacy.epsilon,
+        delta=privacy.delta, key=kit.keys.secret.encode(),
     )  # fmt: skip
+
+
+def use_of(kit: Kit, problem: Problem) -> Release | OpenUse:
+    """The use of the measure of the problem without privacy. Its digest reveals nothing without the node's key."""
+    return OpenUse(_digest(problem, kit.keys.secret.encode()), problem.atoms[0].weights.size)
 
 
 def neighbours(kit: Kit) -> list[Neighbour]:
@@ -198,60 +280,8 @@ def local_problem(kit: Kit, measure: Any, weight: float) -> Problem:
     return Problem.create([measure], parse_support(kit.network.support), reg=kit.network.reg, seed=kit.number)
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """The outcome of one check: ``ok`` or not, and a text with the finding or the remedy."""
-
-    what: str
-    ok: bool
-    text: str
-
-
-async def check(
-    folder: Path, data: Path, weight: float = 1.0, budget: PrivacyBudget | None = None, **reading: Any
-) -> list[CheckResult]:
-    """Whether the node of the kit in the folder could run now with these data. Nothing is started or changed."""
-    try:
-        kit = Kit.open(folder)
-    except BarymeshError as error:
-        return [CheckResult("kit", False, str(error))]
-    network = kit.network
-    found = [CheckResult("kit", True, f"{kit.name} of {network.run}, network {network.fingerprint}")]
-    found.append(CheckResult("key", True, f"{kit.keys.fingerprint}, private, and the one in the network file"))
-    try:
-        measure = read_measure(data, **reading)
-        _require_usable(weight, network.method)
-        fit = _fit(kit, measure, weight)
-        if budget is not None:
-            # made for the check only, and not released
-            local_problem(kit, released(kit, measure, budget)[0], weight)
-        found.append(fit)
-    except BarymeshError as error:
-        found.append(CheckResult("data", False, str(error)))
-    found.append(_clock(network.began))
-    found.append(await _can_listen(kit))
-    if (port := kit.entry.status_port) is not None:
-        try:
-            async with StatusServer(dict, port):
-                found.append(CheckResult("status", True, f"can be served at port {port}"))
-        except NetworkError as error:
-            found.append(CheckResult("status", False, str(error)))
-    found += await asyncio.gather(*(_reachable(one) for one in neighbours(kit)))
-    return found
-
-
-def _fit(kit: Kit, measure: Any, weight: float) -> CheckResult:
-    """Whether the measure fits the support of the network, and lies where that is."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", AccuracyWarning)
-        problem = local_problem(kit, measure, weight)
-    sentences = [str(one.message) for one in caught if issubclass(one.category, AccuracyWarning)]
-    size, fits = problem.atoms[0].weights.size, problem.share_outside() <= _MOST_OUTSIDE
-    text = f"{size} points, {'fit' if fits else 'do not fit'} {problem.support!r}"
-    return CheckResult("data", fits, ". ".join([text, *sentences]))
-
-
-def _require_usable(weight: float, method: str) -> None:
+def require_usable(weight: float, method: str) -> None:
+    """An error if nodes with this method cannot have this weight."""
     if weight != 1 and method not in WITHOUT_STEP:
         raise WeightError(
             f"The weight is {weight!r}, and {method} needs weights of 1: its step depends on the weights of all nodes, "
@@ -259,49 +289,7 @@ def _require_usable(weight: float, method: str) -> None:
         )
 
 
-def _clock(began: datetime) -> CheckResult:
-    now = datetime.now(UTC).replace(microsecond=0)
-    if now < began:
-        text = f"It is {now.isoformat()} here, and the run begins at {began.isoformat()}. Set the clock, or wait."
-        return CheckResult("clock", False, text)
-    return CheckResult("clock", True, f"{now.isoformat()}, after the run began")
-
-
-async def _can_listen(kit: Kit) -> CheckResult:
-    """Whether the node can listen at its address."""
-    try:
-        listen = kit.listen or await _own_address(kit)
-        if listen.startswith("ipc://"):
-            # binding it would take it from a program that listens there
-            return CheckResult("endpoint", True, f"{listen} is on this machine")
-        # with no key admitted, and closed at once
-        async with Links([kit.number], listen, [], MessageFormat("check", np.zeros(1), np.ones(1)), curve=kit.keys):
-            pass
-    except BarymeshError as error:
-        return CheckResult("endpoint", False, str(error))
-    return CheckResult("endpoint", True, f"can listen at {listen}")
-
-
-async def _reachable(neighbour: Neighbour) -> CheckResult:
-    """Whether a program listens at the neighbour's endpoint. Only a run shows whether it has the right key."""
-    what, where = f"neighbour {neighbour.name}", neighbour.endpoint
-    try:
-        async with asyncio.timeout(_REACH_TIMEOUT):
-            kind, _, address = (await endpoints.resolved(where)).partition("://")
-            if kind == "ipc":
-                _, writer = await asyncio.open_unix_connection(address)
-            else:
-                host, _, port = address.rpartition(":")
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            writer.close()
-    except (OSError, UnicodeError) as error:
-        why = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
-        text = f"{where} cannot be reached: {why}. It may not run yet; otherwise check its address and the firewalls."
-        return CheckResult(what, False, text)
-    return CheckResult(what, True, f"a program listens at {where}")
-
-
-async def _own_address(kit: Kit) -> str:
+async def own_address(kit: Kit) -> str:
     """The endpoint with an address in place of the host name: a socket is bound to an address."""
     try:
         return await endpoints.resolved(kit.entry.endpoint)
@@ -312,10 +300,11 @@ async def _own_address(kit: Kit) -> str:
         ) from error
 
 
-def _digest(problem: Problem) -> str:
-    """A digest of the measure: a node must not continue from the state of other data."""
+def _digest(problem: Problem, key: bytes = b"") -> str:
+    """A digest of the measure: a node must not continue from the state of other data. With a key, nobody without it can
+    find the data by trying."""
     atoms = problem.atoms[0]
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16, key=key)
     for array in (atoms.points, atoms.weights):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
@@ -24,12 +25,15 @@ with needs("peers"):
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-# a request without a body is far shorter
+# a request without a body is far shorter, and has far fewer headers
 _REQUEST_BYTES = 8192
+_MAX_HEADERS = 64
 # seconds for reading a request and sending the answer
 _TIMEOUT = 5.0
-# requests served at the same time; more are refused
+# requests served at the same time: for a further one the oldest is dropped, so that idle clients keep nobody out
 _MAX_REQUESTS = 32
+# names of this machine, with any port: it may be forwarded
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 
 Facts = Mapping[str, Any]
 
@@ -43,7 +47,8 @@ class StatusServer:
         self.port = port
         self._facts, self._estimate = facts, estimate
         self._server: asyncio.Server | None = None
-        self._requests: set[asyncio.Task[None]] = set()
+        # the oldest first
+        self._requests: dict[asyncio.Task[None], None] = {}
 
     async def __aenter__(self) -> Self:
         try:
@@ -67,12 +72,13 @@ class StatusServer:
         await asyncio.gather(*requests, return_exceptions=True)
 
     def _on_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._requests) >= _MAX_REQUESTS:
-            writer.close()
-            return
+        while len(self._requests) >= _MAX_REQUESTS:
+            oldest = next(iter(self._requests))
+            del self._requests[oldest]
+            oldest.cancel()
         request = asyncio.create_task(self._serve(reader, writer))
-        self._requests.add(request)
-        request.add_done_callback(self._requests.discard)
+        self._requests[request] = None
+        request.add_done_callback(lambda done: self._requests.pop(done, None))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read one request and answer it."""
@@ -94,8 +100,15 @@ class StatusServer:
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
             return _response(HTTPStatus.BAD_REQUEST, "This is not an HTTP/1 request.\n")
         method, path = parts[0], parts[1].partition("?")[0]
+        headers = [line.partition(":")[::2] for line in lines[1:] if line]
+        if len(headers) > _MAX_HEADERS:
+            return _response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request has too many headers.\n")
+        # a name with spaces around it could be another header for a proxy
+        hosts = [value.strip(" \t") for name, value in headers if name.strip().lower() == "host"]
+        if len(hosts) != 1:
+            return _response(HTTPStatus.BAD_REQUEST, "A request must have one Host.\n")
         # DNS rebinding: a web page must not read this under a host name that it resolves to this machine
-        if not all(_is_loopback(line.partition(":")[2]) for line in lines[1:] if line.lower().startswith("host:")):
+        if not _HOST.fullmatch(hosts[0]):
             return _response(HTTPStatus.FORBIDDEN, f"Open http://{LOOPBACK}:{self.port}/status.\n")
         if method not in ("GET", "HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, "The status is read-only: use GET.\n", "Allow: GET, HEAD")
@@ -128,7 +141,7 @@ class _FactsCollector(Collector):
         self._facts = facts
 
     def collect(self) -> Iterator[Metric]:
-        facts, links = self._facts, self._facts["links"]
+        facts, links, epsilon = self._facts, self._facts["links"], self._facts["privacy"]["epsilon"]
         yield InfoMetricFamily("barymesh", "Which node this is.", {key: facts[key] for key in _IDENTITY})
         for kind, name, meaning, value in (
             (CounterMetricFamily, "activations", "Activations of the node.", facts["activations"]),
@@ -137,6 +150,8 @@ class _FactsCollector(Collector):
             (GaugeMetricFamily, "gap", "The certified gap to the best objective.", facts["gap"]),
             (GaugeMetricFamily, "tv_bound", "The certified total variation to the barycenter.", facts["tv_bound"]),
             (GaugeMetricFamily, "uptime_seconds", "Seconds since the start.", facts["uptime"]),
+            (GaugeMetricFamily, "epsilon", "Differential privacy spent; infinite without privacy.", epsilon),
+            (GaugeMetricFamily, "uses", "Uses of data in the privacy ledger.", facts["privacy"]["uses"]),
             (CounterMetricFamily, "sent_messages", "Messages sent, per neighbour.", facts["sent_messages"]),
             (CounterMetricFamily, "sent_bytes", "Bytes sent, per neighbour.", facts["sent_bytes"]),
             (CounterMetricFamily, "repeated_messages", "Messages sent again.", facts["repeated_messages"]),
@@ -160,15 +175,6 @@ class _FactsCollector(Collector):
 
 
 _IDENTITY = ("name", "run", "fingerprint", "method")
-
-
-def state(facts: Facts) -> str:
-    """The state of the node with these facts, as text."""
-    if not facts.get("healthy"):
-        return "STUCK"
-    if not facts.get("ready"):
-        return "starting"
-    return "converged" if facts.get("stopped") else "at work"
 
 
 def query(port: int, timeout: float = 2.0, host: str = LOOPBACK, path: str = "/status") -> dict[str, Any] | None:
@@ -201,13 +207,10 @@ def _response(status: HTTPStatus, text: str, *headers: str, body: bool = True) -
     content = text.encode()
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}", f"Content-Length: {len(content)}", "Connection: close",
-        "Cache-Control: no-store", "X-Content-Type-Options: nosniff", *headers,
+        "Cache-Control: no-store", "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY",
+        "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'", *headers,
     ]  # fmt: skip
     return "\r\n".join([*lines, "", ""]).encode() + (content if body else b"")
-
-
-def _is_loopback(host: str) -> bool:
-    return host.strip().rpartition(":")[0] in (LOOPBACK, "localhost") or host.strip() in (LOOPBACK, "localhost")
 
 
 def jsonable(value: Any) -> Any:

@@ -71,12 +71,14 @@ class Neighbour:
 
 
 class LinkState(StrEnum):
-    """The state of a link. The values are shown to users."""
+    """The state of a link. The values are shown to users. ``REFUSED``: the neighbour does not admit our key;
+    ``WRONG_KEY``: what answers at its endpoint does not have its key, or is another program."""
 
     NEVER = "never connected"
     CONNECTED = "connected"
     LOST = "lost"
     REFUSED = "refused"
+    WRONG_KEY = "wrong key"
     CUT_OFF = "cut off"
 
 
@@ -239,7 +241,7 @@ class Link:
 
     def _set_wrong_peer(self) -> None:
         key = f" with the key {fingerprint(self.neighbour.public_key)}" if self.neighbour.public_key else ""
-        self._set_state(LinkState.REFUSED, f"the program at {self.neighbour.endpoint} is not the peer{key}")
+        self._set_state(LinkState.WRONG_KEY, f"the program at {self.neighbour.endpoint} is not the peer{key}")
 
     def _set_absent(self, note: str) -> None:
         self._set_state(LinkState.LOST if self._was_connected else LinkState.NEVER, note)

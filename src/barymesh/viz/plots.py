@@ -128,6 +128,5 @@ def plot_history(history: History) -> Figure:
 
 
 def _title(result: Result) -> str:
-    return (
-        f"Barycenter of {result.node_weights.shape[0]} measures, reg {result.reg:.3g}\ncertified gap {result.gap:.1e}"
-    )
+    gap = f"certified gap {result.gap:.1e}" if result.gap == result.gap else "not certified"
+    return f"Barycenter of {result.summary()['measures']} measures, reg {result.reg:.3g}\n{gap}"

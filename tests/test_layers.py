@@ -24,7 +24,7 @@ LAYERS = [
     ["support"],
     ["measures"],
     ["io.npz"],
-    ["io.tables", "io.files"],
+    ["io.tables", "io.files", "io.frames"],
     ["support.choice", "support.text", "cost", "metrics"],
     ["network", "readers"],
     ["oracle", "scenario", "transport"],

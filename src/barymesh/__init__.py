@@ -13,6 +13,7 @@ from barymesh.api import barycenter
 from barymesh.errors import BarymeshError
 from barymesh.history import History
 from barymesh.io.files import read_measures
+from barymesh.io.frames import from_dataframe
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
 from barymesh.measures.lazy import Lazy
 from barymesh.problem import Problem
@@ -47,6 +48,7 @@ __all__ = [
     "Status",
     "Support",
     "barycenter",
+    "from_dataframe",
     "load",
     "read_measures",
     "set_threads",

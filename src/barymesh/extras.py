@@ -12,6 +12,7 @@ EXTRAS = {
     "plots": "figures and animations",
     "images": "picture files",
     "parquet": "Parquet files",
+    "dataframes": "data frames of pandas, Polars and Arrow",
     "mnist": "images of handwritten digits",
     "peers": "networks of processes (engine='processes') and of organisations ('barymesh node')",
     "ray": "networks on a Ray cluster (engine='ray')",

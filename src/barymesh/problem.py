@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh import readers as read
-from barymesh.checks import as_floats, normalised
+from barymesh.checks import normalised
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
     AccuracyWarning,
@@ -97,7 +97,7 @@ class Problem:
         *,
         reg: float,
         relative_reg: bool = False,
-        weights: ArrayLike | None = None,
+        weights: ArrayLike | str | None = None,
         cost: CostLike = SQUARED,
         seed: int = 0,
         samples: int = 1000,
@@ -134,7 +134,7 @@ class Problem:
                 reason="numbered points, because the cost is a matrix",
             )
         nodes = _exact(as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None))
-        masses = _checked_weights(weights, len(nodes))
+        masses = checked_weights(weights, nodes)
         if moving.matrix_given is not None:
             columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
             nodes = [_on_columns(k, node, columns) for k, node in enumerate(nodes)]
@@ -433,13 +433,17 @@ def _common_names(nodes: list[Measure]) -> tuple[str, ...] | None:
     return names if all(others == names for _, others in named) else None
 
 
-def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
+def checked_weights(weights: ArrayLike | str | None, measures: list[Measure], *, zero: bool = False) -> Floats:
+    """The weights of the measures, with sum 1. ``zero``: whether some may be 0."""
+    count = len(measures)
     if weights is None:
         return np.full(count, 1.0 / count)
-    values = as_floats(weights, "The weights", WeightError)
+    given = read.weights("weights", weights)
+    values = _sizes(measures) if isinstance(given, str) else given
     if values.shape != (count,):
         raise WeightError(f"There are {count} measures, but weights has shape {values.shape}; give one weight each.")
-    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    good = np.isfinite(values) & (values > 0) | (zero and (values == 0) & (values.max() > 0))
+    bad = np.flatnonzero(~good)
     if bad.size:
         if values[bad[0]] == 0:
             raise WeightError(
@@ -448,6 +452,17 @@ def _checked_weights(weights: ArrayLike | None, count: int) -> Floats:
             )
         raise WeightError(f"The weight of measure {bad[0]} is {values[bad[0]]}; weights must be positive and finite.")
     return normalised(values)
+
+
+def _sizes(measures: list[Measure]) -> Floats:
+    """The number of records of every measure."""
+    unknown = [k for k, measure in enumerate(measures) if measure.records is None]
+    if unknown:
+        raise WeightError(
+            f"weights={read.SIZE!r} counts records, and measure {unknown[0]} has none to count: it is a "
+            f"{type(measures[unknown[0]]).__name__}, not samples. Give the weights as numbers."
+        )
+    return np.array([measure.records for measure in measures], dtype=float)
 
 
 def _on_columns(position: int, node: Measure, columns: Floats) -> Measure:

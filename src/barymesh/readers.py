@@ -18,6 +18,8 @@ from barymesh.support.points import Support, as_support
 
 Reader = Callable[[str, Any], Any]
 
+# weights by the number of records
+SIZE = "size"
 # the precisions of the arithmetic, by name
 PRECISIONS: dict[str, type] = {"float64": np.float64, "float32": np.float32}
 
@@ -121,8 +123,12 @@ def regularisation(name: str, value: Any) -> float:
     return number
 
 
-def weights(name: str, value: Any) -> NDArray[np.float64]:
-    """Numbers; whether there is one for each measure is seen later."""
+def weights(name: str, value: Any) -> NDArray[np.float64] | str:
+    """Numbers, or "size"; whether there is one for each measure is seen later."""
+    if isinstance(value, str):
+        if value != SIZE:
+            raise WeightError(f"{name} is {value!r}; give one number for each measure, or {SIZE!r}.")
+        return value
     return as_floats(value, f"The {name}", WeightError)
 
 

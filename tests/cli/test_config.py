@@ -28,6 +28,7 @@ support = "20:-3:3"
 weights = [1, 2.5]
 columns = ["x", 2]
 weight_column = "mass"
+by = "site"
 cost = "euclidean"
 samples = 50
 seed = 3
@@ -81,7 +82,7 @@ def test_every_key_can_be_set(tmp_path):
         "precision": "float32", "method": "sinkhorn",
     }  # fmt: skip
     assert own.data == [tmp_path / "a.csv", tmp_path / "folder"]
-    assert (own.columns, own.weight_column) == (["x", 2], "mass")
+    assert (own.columns, own.weight_column, own.by) == (["x", 2], "mass", "site")
     assert (own.kind, own.invert, own.output, own.resume) == ("samples", True, tmp_path / "results", True)
     assert {line.split(" = ")[0] for line in FULL.splitlines()[1:]} == set(known_keys(RUN))
 

@@ -26,7 +26,8 @@ def barycenter(
     data: Annotated[
         list[Path],
         typer.Argument(
-            help="Files or folders, one measure a file: .csv, .parquet, .npy, .npz, .png and other images, IDX."
+            help="Files or folders, one measure a file (or many in a table, see --by): .csv, .parquet, .npy, .npz, "
+            ".png and other images, IDX."
         ),
     ],
     watched: Open = False,
@@ -44,6 +45,8 @@ def barycenter(
       barymesh barycenter scans/ --reg 0.004 -o mean-scan
 
       barymesh barycenter a.csv b.csv c.csv --reg 0.01 --relative --support 200:-5:5
+
+      barymesh barycenter data.csv --by site --columns age,bmi --weights size --reg 0.01 --relative
 
       barymesh barycenter digits-idx3-ubyte.gz --reg 0.004 --json
     """

@@ -172,6 +172,8 @@ class CommandOptions(Model):
         Columns of tables that are coordinates: names, or numbers counted from 1.
     weight_column : str or int
         Column of tables that holds the mass of each sample.
+    by : str or int
+        Column of tables that names the measure a sample belongs to, so that one table holds many.
     output : path
         Folder for the results.
     resume : bool
@@ -190,6 +192,7 @@ class CommandOptions(Model):
     invert: bool = option(False, reader=read.boolean)
     columns: Sequence[Column] | None = option(None, reader=read_columns)
     weight_column: Column | None = option(None, reader=read_column)
+    by: Column | None = option(None, reader=read_column)
     output: Path = option(Path("out"), reader=read.path)
     resume: bool = option(False, RUN, reader=read.boolean)
     methods: Sequence[str] | None = option(None, *ON_A_NETWORK, reader=read_methods)
@@ -208,6 +211,7 @@ class CommandOptions(Model):
             invert=self.invert,
             columns=self.columns,
             weight_column=self.weight_column,
+            by=self.by,
         )
 
 

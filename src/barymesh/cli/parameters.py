@@ -18,6 +18,7 @@ from barymesh.errors import WeightError
 from barymesh.io.tables import columns_from_text
 from barymesh.options import Options
 from barymesh.options.model import is_needed, read_value
+from barymesh.readers import SIZE
 from barymesh.support.text import HELP as SUPPORT_HELP
 
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else.")]
@@ -38,12 +39,16 @@ class Form:
     read: Callable[[str], Any] | None = None
 
 
-def numbers(text: str) -> list[float]:
-    """Numbers joined by commas."""
+def numbers_or_size(text: str) -> list[float] | str:
+    """Numbers joined by commas, or "size"."""
+    if text == SIZE:
+        return SIZE
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise WeightError(f"--weights {text!r} is not a list of numbers joined by commas, such as 1,2,1.") from error
+        raise WeightError(
+            f"--weights {text!r} is neither a list of numbers joined by commas, such as 1,2,1, nor 'size'."
+        ) from error
 
 
 FORMS = {
@@ -51,7 +56,10 @@ FORMS = {
     "kind": Form(("--as",)),
     "output": Form(("--output", "-o")),
     "support": Form(help=f"Where the barycenter lives: {SUPPORT_HELP}."),
-    "weights": Form(help="Importance of each measure, as numbers joined by commas. Default: equal.", read=numbers),
+    "weights": Form(
+        help="Importance of each measure: numbers joined by commas, or size (its number of records). Default: equal.",
+        read=numbers_or_size,
+    ),
     "columns": Form(
         help="Columns of tables that are coordinates, joined by commas: names, or numbers counted from 1.",
         read=columns_from_text,

@@ -36,6 +36,7 @@ def read_measures(
     invert: bool = False,
     columns: Sequence[Column] | None = None,
     weight_column: Column | None = None,
+    by: Column | None = None,
 ) -> Any:
     """Measures from files and folders, in the order given; a folder's files in the order of their names.
 
@@ -58,6 +59,9 @@ def read_measures(
     weight_column : str or int, optional
         The column of tables that holds the mass of each sample. By default all samples weigh the same, whatever the
         columns are called.
+    by : str or int, optional
+        The column of tables that names the measure a sample belongs to, so that one table holds many. By default a
+        table is one measure.
 
     Returns
     -------
@@ -77,7 +81,7 @@ def read_measures(
     """
     if kind is not None and kind not in KINDS:
         raise OptionError(f"kind (on the command line --as) is {kind!r}; choose one of {', '.join(KINDS)}.")
-    choice = Choice.of(columns, weight_column)
+    choice = Choice.of(columns, weight_column, by)
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
     if not given:
         raise FileError("No data files were given; name at least one file or folder.")
@@ -142,9 +146,9 @@ def _read(file: Path, kind: str | None, invert: bool, choice: Choice) -> list[An
     if suffix == ".npy":
         return [_as_kind(_read_npy(file), kind)]
     if suffix == ".csv":
-        return [read_csv(file, choice)]
+        return read_csv(file, choice)
     if suffix == ".parquet":
-        return [read_parquet(file, choice)]
+        return read_parquet(file, choice)
     return [Image(_read_image(file, invert))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from barymesh.errors import MeasureError
 from barymesh.measures.base import Atoms, Discretisation, Floats, Measure, as_masses, as_points, draw
@@ -72,3 +72,19 @@ class Empirical(Measure):
 
     def atoms(self, how: Discretisation) -> Atoms:
         return Atoms.from_weights(self.points, self.weights)
+
+
+def by_group(
+    points: Floats, weights: Floats | None, groups: Sequence[str] | NDArray[np.str_], names: Sequence[str] | None
+) -> list[Empirical]:
+    """A measure for each group of the samples ``(N, d)``, labelled by it, in the order of their first appearance."""
+    labels, first, member = np.unique(np.asarray(groups, dtype=str), return_index=True, return_inverse=True)
+    measures = []
+    for k in np.argsort(first):
+        own = np.flatnonzero(member == k)
+        masses = None if weights is None else weights[own]
+        try:
+            measures.append(Empirical(points[own], masses, names=names, label=str(labels[k])))
+        except MeasureError as error:
+            raise MeasureError(f"Group {str(labels[k])!r}: {error}") from error
+    return measures

@@ -159,8 +159,9 @@ class Options(RunOptions):
         Entropic regularisation, in units of the cost. Smaller is sharper and slower.
     relative_reg : bool, default=False
         Whether ``reg`` is a multiple of the median cost. 0.01 is a good start then.
-    weights : array (m,), optional
-        Importance of each measure. Normalised to sum 1; uniform by default.
+    weights : array (m,) or "size", optional
+        Importance of each measure. Normalised to sum 1; uniform by default. ``"size"``: by the number of records, for
+        measures that are samples.
     cost : str, function or array (n, N), default="sqeuclidean"
         The cost of moving mass: ``"sqeuclidean"``, ``"euclidean"``, or another metric of ``scipy.spatial.distance``.
         Or a function ``(support, atoms) -> matrix``, or, for histograms, a matrix ``(n, N)``.
@@ -183,7 +184,7 @@ class Options(RunOptions):
     _: KW_ONLY
     reg: float = field(metadata=details(reader=read.regularisation))
     relative_reg: bool = option(False, reader=read.boolean)
-    weights: ArrayLike | None = option(None, reader=read.weights)
+    weights: ArrayLike | str | None = option(None, reader=read.weights)
     cost: CostLike = option(SQUARED, reader=read.cost)
     seed: int = option(0, reader=read.whole)
     samples: int = option(1000, reader=read.count)

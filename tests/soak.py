@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import zmq
 
+from barymesh.transport.handshake import Request
 from barymesh.transport.keys import KeyPair
-from barymesh.transport.publisher import REQUEST
+from barymesh.transport.wire import VERSIONS
 from tests.peers.cluster import Cluster, until
 
 SIZE, GRAPH, INTERVAL = 8, "erdos_renyi", 0.1
@@ -90,7 +91,7 @@ class Soak:
         socket.curve_serverkey = self.cluster.network.nodes[node].public_key.encode()
         socket.curve_secretkey, socket.curve_publickey = keys.secret.encode(), keys.public.encode()
         socket.connect(self.cluster.endpoints[node])
-        socket.send(REQUEST.pack(0))
+        socket.send(Request(VERSIONS, 0, bytes(16), None, self.cluster.network.fingerprint).encode())
         return socket
 
     def recover(self) -> float:

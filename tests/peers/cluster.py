@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -16,8 +17,10 @@ import numpy as np
 import barymesh as bm
 from barymesh.io.output import RESULT
 from barymesh.network import as_network
-from barymesh.peers.network_file import KITS, Kit, NewNode, create
+from barymesh.peers import network_file
+from barymesh.peers.network_file import KITS, NETWORK, NEXT_SECRET, Kit, NewNode, create
 from barymesh.peers.status import query
+from barymesh.transport.keys import KeyPair
 
 ENVIRONMENT = {**os.environ, "BARYMESH_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # seconds: a guard against hanging
@@ -42,7 +45,10 @@ def until(condition, what, patience=PATIENCE):
 
 class Cluster:
     """``size`` nodes with samples of their own. ``endpoints`` and ``prefixes``, what comes before the command of a
-    node, are for networks other than the loopback. Used in ``with``: nothing is left running."""
+    node, are for networks other than the loopback. Used in ``with``: nothing is left running.
+
+    Nodes are known by numbers that they keep. ``members``: those in the newest network file; a node takes that file
+    with ``adopt``, and has it from its next start on."""
 
     def __init__(
         self, folder, size, graph="cycle", method="sinkhorn", interval=0.05, tol=1e-6, endpoints=None, prefixes=None
@@ -57,9 +63,10 @@ class Cluster:
         self.network = create(
             self.folder, nodes, pairs, support=f"{POINTS}:-3:3", reg=REG, method=method, interval=interval, tol=tol
         )
+        self.names, self.status_ports, self.members = names, ports[size:], list(range(size))
         self.kits = [self.folder / KITS / name for name in names]
-        rng = np.random.default_rng(size)
-        self.samples = [rng.normal(rng.uniform(-1.5, 1.5), rng.uniform(0.3, 0.6), 40) for _ in range(size)]
+        self.rng = np.random.default_rng(size)
+        self.samples = [self._drawn() for _ in range(size)]
         for node in range(size):
             self.write_data(node)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -71,6 +78,45 @@ class Cluster:
         for process in self.processes.values():
             process.kill()
             process.wait()
+
+    def _drawn(self):
+        return self.rng.normal(self.rng.uniform(-1.5, 1.5), self.rng.uniform(0.3, 0.6), 40)
+
+    def add(self, *neighbours):
+        """Add a node; its number."""
+        node, name, (port, status_port) = self.size, f"n{self.size}", free_ports(2)
+        new = NewNode(name, f"tcp://127.0.0.1:{port}", None, status_port)
+        self.network = network_file.add(self.folder / NETWORK, new, [self.names[k] for k in neighbours])
+        self.size += 1
+        self.members.append(node)
+        for known, value in (
+            (self.names, name), (self.endpoints, new.endpoint), (self.status_ports, status_port), (self.prefixes, []),
+            (self.kits, self.folder / KITS / name), (self.samples, self._drawn()),
+        ):  # fmt: skip
+            known.append(value)
+        self.write_data(node)
+        return node
+
+    def remove(self, node):
+        """Remove a node; its neighbours are linked in its place."""
+        name = self.names[node]
+        around = [next(other for other in edge if other != name) for edge in self.network.edges if name in edge]
+        linked = {frozenset(edge) for edge in self.network.edges}
+        edges = [pair for pair in itertools.pairwise(around) if frozenset(pair) not in linked]
+        self.network = network_file.remove(self.folder / NETWORK, name, edges)
+        self.members.remove(node)
+
+    def rotate(self, node):
+        """Give a node another key."""
+        keys = KeyPair.create()
+        (self.kits[node] / NEXT_SECRET).unlink(missing_ok=True)
+        keys.save(self.kits[node] / NEXT_SECRET)
+        self.network = network_file.rotate_key(self.folder / NETWORK, self.names[node], keys.public)
+
+    def adopt(self, *nodes):
+        """Let nodes take the newest file."""
+        for node in nodes:
+            network_file.accept(self.network, self.kits[node])
 
     def write_data(self, node):
         np.savetxt(self.kits[node] / "x.csv", self.samples[node], header="x", comments="")
@@ -112,10 +158,10 @@ class Cluster:
         return [json.loads(line) for line in self.log(node).read_text().splitlines()]
 
     def facts(self, node):
-        return query(self.network.nodes[node].status_port) or {}
+        return query(self.status_ports[node]) or {}
 
     def truth(self, nodes=None):
-        chosen = [self.samples[k] for k in (range(self.size) if nodes is None else nodes)]
+        chosen = [self.samples[k] for k in (self.members if nodes is None else nodes)]
         measures = [bm.Empirical(samples[:, None]) for samples in chosen]
         return bm.barycenter(measures, np.linspace(-3, 3, POINTS), reg=REG, tol=1e-10).weights
 
@@ -133,7 +179,7 @@ class Cluster:
         )
 
     def wait_for_accuracy(self, truth, nodes=None, tv=0.01, patience=PATIENCE):
-        nodes = range(self.size) if nodes is None else nodes
+        nodes = self.members if nodes is None else nodes
         until(
             lambda: all(self.distance(k, truth) <= tv for k in nodes),
             f"TV {tv} at all of {list(nodes)}",

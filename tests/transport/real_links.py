@@ -10,11 +10,12 @@ import numpy as np
 import zmq
 import zmq.asyncio
 
+from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import LinkState, Neighbour
 from barymesh.transport.timing import Timing
-from barymesh.transport.wire import MessageFormat, encode
+from barymesh.transport.wire import VERSION, VERSIONS, MessageFormat, encode
 
 WIDTH = 4
 FORMAT = MessageFormat("run", np.full(WIDTH, -1e9), np.full(WIDTH, 1e9))
@@ -56,6 +57,17 @@ class Peer:
         """Its next message."""
         self.sequence += 1
         return encode("run", self.node, 0, self.sequence, np.full(WIDTH, value))
+
+
+def request(node, challenge=bytes(16), mark=None):
+    """What somebody who hosts the node sends first, to be sent messages."""
+    return Request(VERSIONS, node, challenge, mark, "run").encode()
+
+
+async def greet(socket, incarnation=0):
+    """Reply the request that has come to a bare socket, as a publisher of this incarnation does."""
+    asked = Request.decode(await socket.recv())
+    await socket.send(Reply(VERSION, VERSIONS, asked.challenge, incarnation, asked.run).encode())
 
 
 def run(work):
@@ -153,6 +165,8 @@ async def send_until_cut_off(socket, frames, tested, peer):
     """Send the frames over and over until the peer is cut off."""
     async with asyncio.timeout(PATIENCE / 2):
         while tested.status()[peer.name].state is not LinkState.CUT_OFF:
+            while await socket.poll(0):
+                await greet(socket)
             for frame in frames:
                 # nobody is there between two connections
                 with suppress(zmq.Again):

@@ -13,8 +13,9 @@ from hypothesis.extra import numpy as npst
 
 from barymesh.errors import NumericalError, OptionError
 from barymesh.transport.admission import Admission, Tolerance
+from barymesh.transport.handshake import Reply
 from barymesh.transport.rate_limit import RateLimit
-from barymesh.transport.wire import BadMessageError, MessageFormat, Reason, encode
+from barymesh.transport.wire import VERSION, VERSIONS, BadMessageError, MessageFormat, Reason, encode
 
 WIDTH = 4
 FORMAT = MessageFormat("run", np.zeros(WIDTH), np.full(WIDTH, 10.0))
@@ -35,7 +36,14 @@ class Clock:
 
 
 def admission(message_format=FORMAT, **more):
-    return Admission("b", (3, 5), message_format, **{"tolerance": TOLERANT} | more)
+    """Checks of the messages of a peer that has announced incarnation 0."""
+    return announced(Admission("b", (3, 5), message_format, **{"tolerance": TOLERANT} | more), 0)
+
+
+def announced(tested, incarnation):
+    challenge = tested.begin()
+    tested.accept(Reply(VERSION, VERSIONS, challenge, incarnation, "run").encode())
+    return tested
 
 
 def frame(vector=GOOD, run="run", sender=3, incarnation=0, sequence=0, with_private=False):
@@ -112,11 +120,41 @@ def test_a_repeat_with_other_values_changes_nothing():
     assert tested.accepted == 1
 
 
-def test_a_higher_incarnation_restarts_the_sequence():
+@pytest.mark.parametrize("other", [1, 3, 2**62])
+def test_another_incarnation_counts_from_the_moment_it_is_announced(other):
+    """It need not be larger: the answer to the challenge shows that it is there now."""
+    tested = announced(admission(), 2)
+    assert tested.accept(frame(incarnation=2, sequence=100)) is not None
+    assert tested.accept(frame(incarnation=other, sequence=101)) is None
+    announced(tested, other)
+    assert tested.accept(frame(incarnation=2, sequence=102)) is None
+    assert tested.refused == {Reason.STALE: 2}
+    assert tested.accept(frame(incarnation=other, sequence=0)) is not None
+
+
+def test_an_answer_to_another_request_announces_nothing():
     tested = admission()
-    assert tested.accept(frame(incarnation=0, sequence=100)) is not None
-    assert tested.accept(frame(incarnation=1, sequence=0)) is not None
-    assert only_reason(tested, frame(incarnation=0, sequence=101)) is Reason.STALE
+    old = tested.begin()
+    tested.begin()
+    assert only_reason(tested, Reply(VERSION, VERSIONS, old, 0, "run").encode()) is Reason.STALE
+    assert tested.accept(frame()) is None
+    assert tested.accepted == 0
+
+
+def test_pauses_grow_while_a_peer_begins_again_soon():
+    clock = Clock()
+    tested = admission(tolerance=Tolerance(bad=2, pause=10, longest_pause=35), clock=clock)
+    pauses = []
+    for quiet in (0, 30, 60, 90, 351):
+        clock.now += quiet
+        for _ in range(2):
+            tested.accept(b"bad")
+        pauses.append(tested.pause)
+        clock.now += tested.pause
+        tested.readmit()
+        assert announced(tested, 0).accept(frame(sequence=len(pauses))) is not None
+    assert pauses == [10, 20, 35, 35, 10]
+    assert tested.cut_offs == 5
 
 
 def test_every_node_has_its_own_order():
@@ -132,7 +170,7 @@ def test_a_refused_message_does_not_advance_the_order():
 
 
 def test_it_continues_from_given_marks():
-    tested = admission(marks={3: (1, 50), 99: (7, 7)})
+    tested = announced(admission(marks={3: (1, 50), 99: (7, 7)}), 1)
     assert tested.marks == {3: (1, 50)}
     assert only_reason(tested, frame(incarnation=1, sequence=49)) is Reason.STALE
 
@@ -234,6 +272,7 @@ def test_random_bytes_are_never_accepted(frames):
     tested = admission()
     assert [tested.accept(sent) for sent in frames] == [None] * len(frames)
     assert tested.refused.total() == len(frames)
+    assert tested.reply.incarnation == 0
 
 
 NEXT = frame(sequence=2)
@@ -252,6 +291,7 @@ def test_a_damaged_frame_is_accepted_only_if_the_peer_might_have_sent_it(changes
         return
     assert message.sender in (3, 5)
     assert message.sender == 5 or message.mark > (0, 1)
+    assert message.incarnation == 0
     assert ((message.vector() >= 0) & (message.vector() <= 10)).all()
 
 

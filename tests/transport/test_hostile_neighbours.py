@@ -12,7 +12,6 @@ import zmq
 import zmq.asyncio
 
 from barymesh.transport.admission import Tolerance
-from barymesh.transport.publisher import REQUEST
 from barymesh.transport.subscriber import LinkState
 from barymesh.transport.wire import encode
 from tests.transport.real_links import (
@@ -21,10 +20,12 @@ from tests.transport.real_links import (
     Peer,
     client,
     event,
+    greet,
     impostor,
     mesh,
     raw,
     receive,
+    request,
     run,
     send_until_cut_off,
     state,
@@ -39,11 +40,9 @@ from tests.transport.real_links import (
         ([lambda: os.urandom(400)], "TOO_LONG"),
         ([bytes(10**6)], "BROKEN"),
         ([encode("run", 1, 0, 10**9, np.zeros(WIDTH))], "SENDER"),
-        ([encode("other", 0, 0, 1, np.zeros(WIDTH))], "RUN"),
         ([encode("run", 0, 0, 2, np.full(WIDTH, np.nan))], "NOT_FINITE"),
         ([encode("run", 0, 0, 2, np.full(WIDTH, 1e10))], "OUT_OF_RANGE"),
         ([encode("run", 0, 0, 2, np.zeros(WIDTH - 1))], "WIDTH"),
-        ([encode("run", 0, 0, sequence, np.zeros(WIDTH)) for sequence in (2, 1)], "STALE"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -67,13 +66,88 @@ def test_a_neighbour_that_keeps_sending_nonsense_is_cut_off(frames, reason):
     run(work())
 
 
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        ([encode("other", 0, 0, 1, np.zeros(WIDTH))], "RUN"),
+        ([encode("other", 0, 0, 1, np.zeros(WIDTH - 1))], "RUN"),
+        ([encode("run", 0, 0, 1, np.zeros(WIDTH)).replace(b"bary\3", b"bary\2")], "VERSION"),
+        ([encode("run", 0, 0, sequence, np.zeros(WIDTH)) for sequence in (2, 1)], "STALE"),
+        ([encode("run", 0, 7, 1, np.zeros(WIDTH))], "STALE"),
+    ],
+    ids=["run", "run of another width", "version", "older", "incarnation"],
+)
+def test_what_an_honest_neighbour_may_send_is_ignored_for_as_long_as_it_likes(frames, reason):
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)], tolerance=Tolerance(bad=3)) as at_b:
+                await greet(socket)
+                for _ in range(30):
+                    for frame in frames:
+                        await socket.send(frame)
+                await until(lambda: at_b.status()[a.name].refused_messages.get(reason, 0) >= 30)
+                assert at_b.status()[a.name].state is LinkState.CONNECTED
+                await socket.send(encode("run", 0, 0, 9, np.zeros(WIDTH)))
+                await receive(at_b, 0, (0, 9))
+
+    run(work())
+
+
+def test_a_cut_off_ends_and_the_next_is_longer():
+    a, b = Peer(0), Peer(1)
+    strict = Tolerance(bad=3, pause=0.3)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)], tolerance=strict) as at_b:
+                for count in (1, 2):
+                    await send_until_cut_off(socket, [b"bad"], at_b, a)
+                    found = at_b.status()[a.name]
+                    assert found.cut_offs == count
+                    assert found.cut_off_until == pytest.approx(found.since + count * strict.pause)
+                    await state(at_b, a, LinkState.CONNECTED)
+                    assert at_b.status()[a.name].cut_off_until is None
+                while not at_b.newest():
+                    while await socket.poll(0):
+                        await greet(socket)
+                    await socket.send(a.frame())
+                    await asyncio.sleep(0.01)
+                # and it may connect itself again
+                with client(a, b, at_b.endpoint) as ear:
+                    await ear.send(request(0))
+                    at_b.publish(1, 0, 1, np.zeros(WIDTH))
+                    while not await ear.poll(10):
+                        at_b.publish(1, 0, 2, np.zeros(WIDTH))
+
+    run(work())
+
+
+def test_a_cut_off_can_be_ended_by_hand():
+    a, b = Peer(0), Peer(1)
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)], tolerance=Tolerance(bad=3)) as at_b:
+                assert not at_b.readmit(a.name)
+                await send_until_cut_off(socket, [b"bad"], at_b, a)
+                assert at_b.readmit(a.name)
+                await state(at_b, a, LinkState.CONNECTED)
+                # and links that are closed while one is cut off leave nothing behind
+                await send_until_cut_off(socket, [b"bad"], at_b, a)
+        assert len(asyncio.all_tasks()) == 1
+
+    run(work())
+
+
 def test_a_good_message_between_bad_ones_is_heard():
     a, b = Peer(0), Peer(1)
 
     async def work():
         with impostor(a) as (socket, endpoint):
             async with b.links(neighbours=[a.at(endpoint)], tolerance=Tolerance(bad=10**6)) as at_b:
-                await state(at_b, a, LinkState.CONNECTED)
+                await greet(socket)
                 for _ in range(20):
                     await socket.send(os.urandom(50))
                     await socket.send_multipart([b"more", b"frames"])
@@ -91,6 +165,7 @@ def test_what_came_before_the_end_is_used():
         async with b.links() as at_b:
             with impostor(a) as (socket, endpoint):
                 at_b.add(a.at(endpoint))
+                await greet(socket)
                 while not at_b.newest():
                     await socket.send(a.frame())
                     await asyncio.sleep(0.01)
@@ -115,6 +190,8 @@ def test_a_huge_frame_costs_the_connection_and_not_more():
                     await asyncio.sleep(0.02)
                 # once it is connected anew
                 while not at_b.newest():
+                    while await socket.poll(0):
+                        await greet(socket)
                     await socket.send(a.frame())
                     await asyncio.sleep(0.01)
                 assert at_b.status()[a.name].state is LinkState.CONNECTED
@@ -123,17 +200,17 @@ def test_a_huge_frame_costs_the_connection_and_not_more():
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "reason"),
     [
-        [b"\x01topic"],
-        [b""],
-        [b"x" * 300],
-        [REQUEST.pack(1), REQUEST.pack(1)],
-        [os.urandom(5)],
+        ([b"\x01topic"], "MALFORMED"),
+        ([b""], "MALFORMED"),
+        ([b"x" * 300], "MALFORMED"),
+        ([request(1), request(1)], "BROKEN"),
+        ([os.urandom(5)], "MALFORMED"),
     ],
     ids=["subscription", "nothing", "much", "many parts", "noise"],
 )
-def test_a_neighbour_that_sends_to_a_publisher_is_cut_off(sent):
+def test_a_neighbour_that_sends_to_a_publisher_is_cut_off(sent, reason):
     a, b = Peer(0), Peer(1)
 
     async def work():
@@ -143,7 +220,7 @@ def test_a_neighbour_that_sends_to_a_publisher_is_cut_off(sent):
                     await socket.send_multipart(sent)
                 at_a.publish(0, 0, 1, np.zeros(WIDTH))
                 await state(at_a, b, LinkState.CUT_OFF)
-                assert at_a.status()[b.name].refused_messages == {"BROKEN": Tolerance().bad}
+                assert at_a.status()[b.name].refused_messages == {reason: Tolerance().bad}
 
     run(work())
 
@@ -155,7 +232,7 @@ def test_one_request_for_each_connection_is_enough():
         async with a.links(neighbours=[b.at("tcp://127.0.0.1:1")]) as at_a:
             with client(b, a, at_a.endpoint) as socket:
                 for _ in range(3):
-                    await socket.send(REQUEST.pack(1))
+                    await socket.send(request(1))
                 at_a.publish(0, 0, 1, np.zeros(WIDTH))
                 await socket.recv()
                 await until(lambda: at_a.status()[b.name].refused_messages == {"BROKEN": 2})
@@ -176,7 +253,7 @@ def test_many_connections_of_one_neighbour_cost_no_more_than_four():
         async with a.links(neighbours=[b.at("tcp://127.0.0.1:1")]) as at_a, AsyncExitStack() as stack:
             sockets = [stack.enter_context(client(b, a, at_a.endpoint)) for _ in range(12)]
             for socket in sockets:
-                await socket.send(REQUEST.pack(1))
+                await socket.send(request(1))
                 # a first message shows that it has been asked for
                 while not await socket.poll(10):
                     at_a.publish(0, 0, 1, np.zeros(WIDTH))

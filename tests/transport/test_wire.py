@@ -39,7 +39,7 @@ def refusal(frame, message_format=FORMAT):
 
 
 def packed(
-    magic=b"bary", version=2, flags=1, digest=None, sender=7, length=5, incarnation=2, sequence=30, payload=None
+    magic=b"bary", version=3, flags=1, digest=None, sender=7, length=5, incarnation=2, sequence=30, payload=None
 ):
     """A frame with other fields than a peer would send, by the layout as it is documented."""
     header = struct.pack(
@@ -100,7 +100,7 @@ def test_what_is_received_cannot_be_changed():
     [
         ({"magic": b"BARY"}, Reason.MALFORMED),
         ({"version": 1}, Reason.VERSION),
-        ({"version": 3, "payload": b""}, Reason.VERSION),
+        ({"version": 4, "payload": b""}, Reason.VERSION),
         ({"flags": 2}, Reason.MALFORMED),
         ({"flags": 0}, Reason.WIDTH),
         ({"flags": 0, "length": 3, "payload": bytes(24), "digest": bytes(16)}, Reason.RUN),

@@ -72,7 +72,7 @@ class Outgoing:
 class Host(Generic[S]):
     """Runs the algorithm on the nodes it was built for, whose measures the ``problem`` has, over a transport.
 
-    ``incarnation``: larger each time the process begins without its memory; 1 if it cannot have been there before.
+    ``incarnation``: another each time the nodes begin without their memory; 1 if they cannot have been there before.
     """
 
     def __init__(
@@ -81,10 +81,15 @@ class Host(Generic[S]):
         self.algorithm, self.transport, self.problem, self.incarnation = algorithm, transport, problem, incarnation
         self.nodes, self.traffic = algorithm.nodes, Traffic()
         self.state: S = algorithm.start()
+        self.begin(incarnation)
+
+    def begin(self, incarnation: int) -> None:
+        """Begin without memory, in this incarnation."""
+        self.incarnation = incarnation
         if incarnation > 1:
             for row in range(self.nodes.count):
                 # the neighbours may know it from before, and have continued without it
-                algorithm.reset(self.state, row)
+                self.algorithm.reset(self.state, row)
         self.counts = np.full(self.nodes.count, (incarnation % LIVES) * LIFE, dtype=np.int64)
 
     def batch(self, usual: int) -> Batch:

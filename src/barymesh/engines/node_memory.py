@@ -10,17 +10,19 @@ import numpy as np
 from barymesh.decentralized.host import Host
 from barymesh.engines.socket_transport import SocketTransport
 from barymesh.errors import FileError
+from barymesh.transport.wire import run_digest
 
-DIGEST = 16
+RUN, DIGEST = 16, 16
 # incarnation, sequence, messages and bytes
 NUMBERS = 4
 
 
 class NodeMemory:
-    """Packs and unpacks the memory of a host; ``about`` identifies its run."""
+    """Packs and unpacks the memory of a host, which depends on its ``run``, and on what it is ``about``."""
 
-    def __init__(self, host: Host[Any], transport: SocketTransport, about: str) -> None:
+    def __init__(self, host: Host[Any], transport: SocketTransport, about: str, run: str = "") -> None:
         self.host, self.transport = host, transport
+        self._run = run_digest(run)
         layout = [(name, str(array.dtype), array.shape) for name, array in host.state.saved().items()]
         facts = repr((about, layout, host.nodes.ids.tolist()))
         self._digest = hashlib.blake2b(facts.encode(), digest_size=DIGEST).digest()
@@ -32,25 +34,31 @@ class NodeMemory:
         counts = [self.host.incarnation, self.transport.sequence + 1, sent.messages, sent.bytes, *self.host.counts]
         numbers = np.concatenate([np.array(counts, dtype="<i8"), self.transport.newest.astype("<i8").ravel()])
         arrays = [array.tobytes() for array in self.host.state.saved().values()]
-        return b"".join([self._digest, numbers.tobytes(), *arrays])
+        return b"".join([self._run, self._digest, numbers.tobytes(), *arrays])
+
+    def is_of_this_run(self, kept: bytes) -> bool:
+        """Whether ``pack`` gave it in this run, and not in one with another network."""
+        return kept[:RUN] == self._run
 
     def unpack(self, kept: bytes) -> None:
         """Continue from what ``pack`` gave, with the incarnation it had."""
         host, transport = self.host, self.transport
-        if kept[:DIGEST] != self._digest:
+        head = RUN + DIGEST
+        if kept[:head] != self._run + self._digest:
             raise FileError(
                 "What is kept belongs to another run: other data, weight, nodes, network, support, reg or method. Name "
                 "another folder, or remove the old one; keep its privacy.json, if there is one."
             )
-        numbers = np.frombuffer(kept, "<i8", NUMBERS + host.nodes.count + transport.newest.size, DIGEST)
+        numbers = np.frombuffer(kept, "<i8", NUMBERS + host.nodes.count + transport.newest.size, head)
         host.incarnation = transport.incarnation = int(numbers[0])
         transport.sequence = int(numbers[1])
         host.traffic.messages, host.traffic.bytes = int(numbers[2]), int(numbers[3])
         host.counts = numbers[NUMBERS : NUMBERS + host.nodes.count].astype(np.int64)
         transport.newest = numbers[NUMBERS + host.nodes.count :].reshape(transport.newest.shape).astype(np.int64)
-        place, stored = DIGEST + numbers.nbytes, {}
+        place, stored = head + numbers.nbytes, {}
         for name, array in host.state.saved().items():
             stored[name] = np.frombuffer(kept, array.dtype, array.size, place).reshape(array.shape)
             place += array.nbytes
         host.state.restore(stored)
         transport.links.restore_marks(transport.marks)
+        transport.links.continue_from(transport.incarnation, transport.sequence)

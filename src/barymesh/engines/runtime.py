@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -109,32 +110,38 @@ class Runtime:
     """Runs an algorithm on its nodes, whose measures the ``problem`` has.
 
     ``began``: when the run began, in seconds since 1970: from it, and the pace, nodes compute how often the others have
-    acted, and incarnations are distinguished. ``state_file``: where the nodes' memory is kept, None to keep none;
-    ``about``: identifies the run that the memory belongs to. ``incarnation``: by default it follows from ``began``.
+    acted. ``state_file``: where the nodes' memory is kept, None to keep none; that of another network is replaced.
+    ``about``: what else the memory depends on. ``sync``: it survives a power cut too. ``incarnation``: of nodes without
+    memory; by default a random one.
     """
 
     def __init__(
         self, algorithm: AsynchronousAlgorithm[Any], problem: Problem, place: Place, pace: Pace, *,
-        began: float | None = None, state_file: Path | None = None, about: str = "", incarnation: int | None = None,
+        began: float | None = None, state_file: Path | None = None, about: str = "", sync: bool = False,
+        incarnation: int | None = None,
     ) -> None:  # fmt: skip
         elapsed = 0.0 if began is None else time.time() - began
         # from here on the wall clock may jump: only the steady one is used
         self._began = time.monotonic() - elapsed
         self.pace = pace
-        life = incarnation_after(elapsed) if incarnation is None else incarnation
+        life = new_incarnation() if incarnation is None else incarnation
         message_format = MessageFormat(place.run, *algorithm.bounds(), private=algorithm.private)
         nodes = algorithm.nodes
         self.links = Links(nodes.ids.tolist(), place.endpoint, place.neighbours, message_format, curve=place.curve)
         self.transport = SocketTransport(nodes, self.links, algorithm.width, life)
         self.host = Host(algorithm, self.transport, problem, life)
-        self.memory = NodeMemory(self.host, self.transport, about)
+        self.memory = NodeMemory(self.host, self.transport, about, place.run)
         self._stop = asyncio.Event()
         self._random = np.random.default_rng()
-        self.store = None if state_file is None else SlotFile(state_file, len(self.memory.pack()))
+        self.store = None if state_file is None else SlotFile(state_file, len(self.memory.pack()), sync=sync)
         try:
             if self.store is not None and (kept := self.store.read()) is not None:
-                self.memory.unpack(kept)
-                _log.info("continuing after %d activations", self.host.activations)
+                if self.memory.is_of_this_run(kept):
+                    self.memory.unpack(kept)
+                    _log.info("continuing after %d activations", self.host.activations)
+                else:
+                    self.store.clear(len(self.memory.pack()))
+                    _log.info("the network has changed: beginning without the memory of the one before")
         except BaseException:
             self.close()
             raise
@@ -162,6 +169,8 @@ class Runtime:
         reported = -np.inf
         while True:
             now = time.monotonic()
+            if self.links.outdated:
+                self._begin_anew()
             batch = self.host.batch(self._usual())
             messages = self.host.activate(batch)
             if self.store is not None:
@@ -176,6 +185,12 @@ class Runtime:
                 return reason
             due = max(due + self._wait(), time.monotonic())
             await self._until(due)
+
+    def _begin_anew(self) -> None:
+        """The memory was an old one: begin without it, as a node that joins."""
+        incarnation = new_incarnation()
+        self.host.begin(incarnation)
+        self.transport.begin(incarnation)
 
     def snapshot(self) -> Snapshot:
         """What the nodes know now."""
@@ -227,6 +242,7 @@ class Runtime:
         return None
 
 
-def incarnation_after(seconds: float) -> int:
-    """That of a process which begins without its memory so many seconds after the run began: larger than any before."""
-    return 1 + max(0, int(seconds))
+def new_incarnation() -> int:
+    """A random one, which no node has had before. No clock is needed to tell the newer of two: a neighbour announces
+    its own in every connection (transport/handshake.py). 1 is for nodes that cannot have been there before."""
+    return 2 + secrets.randbelow(2**62)

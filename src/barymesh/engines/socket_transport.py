@@ -32,6 +32,10 @@ class SocketTransport(Transport):
         self.slots = np.array([self.row[int(j)] for one in around for j in one], dtype=np.int32)
         self.ends = np.concatenate([[0], np.cumsum([len(one) for one in around])]).astype(np.intp)
 
+    def begin(self, incarnation: int) -> None:
+        """Begin without memory of what was sent, in this incarnation."""
+        self.incarnation, self.sequence = incarnation, 0
+
     def receive(self, batch: Batch) -> ListedInbox:
         for message in self.links.newest().values():
             self.deliver(message.sender, message.vector(), message.mark)

@@ -66,7 +66,7 @@ def _temporary(target: Path) -> tuple[int, str]:
             # some network file systems have no locks
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:
+        if os.path.exists(name):
             return handle, name
         # another process took it for that of a dead one, in the instant before it was locked
         os.close(handle)

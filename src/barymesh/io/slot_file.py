@@ -68,6 +68,12 @@ class SlotFile:
             os.fdatasync(self._file)
         self._number, self._newest = number, data
 
+    def clear(self, capacity: int) -> None:
+        """Forget what was written, and make room for so many bytes from now on."""
+        os.ftruncate(self._file, 0)
+        self.capacity = self._create(capacity)
+        self._number, self._newest = self._load()
+
     def close(self) -> None:
         """Close it; another process may open it then."""
         os.close(self._file)

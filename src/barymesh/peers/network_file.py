@@ -1,13 +1,15 @@
 """The files of a network of organisations: the public ``network.toml``, and a start-up kit for each node.
 
 Two files with the same fingerprint have the same content: problem, graph and keys. Peers with different files never use
-each other's messages.
+each other's messages, and nobody is blamed for having another: when the network changes, sites take the new file when
+they can, and work with those that have the same file meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterable, Sequence
@@ -34,6 +36,8 @@ with needs("peers"):
 
 FORMAT = 1
 NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
+# the key that a network which is yet to be accepted has for the node
+NEXT_SECRET = "next.key"
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -285,16 +289,22 @@ _ACCEPT = "Compare the fingerprint with the others, then run `barymesh network a
 
 
 def accept(network: NetworkFile, folder: Path) -> Kit:
-    """Put the network into the kit that has ``secret.key``. The key determines which node it is."""
+    """Put the network into the kit that has ``secret.key``. The key determines which node it is. If the network has the
+    key in ``next.key``, that takes the place of the old one."""
+    names = {node.public_key: node.name for node in network.nodes}
     public = KeyPair.load(folder / SECRET).public
-    names = [node.name for node in network.nodes if node.public_key == public]
-    if not names:
+    rotated = public not in names and (folder / NEXT_SECRET).exists()
+    if rotated:
+        public = KeyPair.load(folder / NEXT_SECRET).public
+    if public not in names:
         raise CurveKeyError(
-            f"No node of the network has the public key {public} of {folder / SECRET}. Send it to the person who "
-            "makes the network, for `barymesh network add`."
+            f"No node of the network has the public key {public} of {folder}. Send it to the person who makes the "
+            "network, for `barymesh network add` or `rotate-key`."
         )
     listen = _read_toml(folder / NODE).get("listen") if (folder / NODE).exists() else None
-    _write_kit(network, names[0], folder, listen)
+    if rotated:
+        os.replace(folder / NEXT_SECRET, folder / SECRET)
+    _write_kit(network, names[public], folder, listen)
     return Kit.open(folder)
 
 
@@ -334,8 +344,8 @@ def create(
 
 
 def add(path: Path, node: NewNode, neighbours: Sequence[str]) -> NetworkFile:
-    """Add a node with these ``neighbours``. The file gets another fingerprint, so the run starts again. The kits of the
-    others do not change, and refuse to start with the new file until it is accepted."""
+    """Add a node with these ``neighbours``. The file gets another fingerprint. The kits of the others do not change,
+    and refuse to start with the new file until it is accepted."""
     known = NetworkFile.read(path)
     edges = [*known.edges, *([other, node.name] for other in neighbours)]
     return _make(path, _restarted(known), known.nodes, [node], edges)
@@ -348,6 +358,17 @@ def remove(path: Path, name: str, edges: Sequence[Sequence[str]] = ()) -> Networ
     known.number(name)
     kept = [edge for edge in known.edges if name not in edge]
     return _make(path, _restarted(known), [node for node in known.nodes if node.name != name], [], [*kept, *edges])
+
+
+def rotate_key(path: Path, name: str, public_key: str) -> NetworkFile:
+    """Give a node another key. The old one is not admitted any more once the others have accepted the file."""
+    known = NetworkFile.read(path)
+    number = known.number(name)
+    if known.nodes[number].public_key == public_key:
+        raise CurveKeyError(f"{name!r} has the public key {public_key} already. Make another with `barymesh keygen`.")
+    nodes = list(known.nodes)
+    nodes[number] = nodes[number].model_copy(update={"public_key": public_key})
+    return _make(path, _restarted(known), nodes, [], known.edges)
 
 
 def _restarted(known: NetworkFile) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The sending half of a peer's links: the newest message of each of its nodes, to every neighbour that has connected.
 
-One ROUTER socket listens. A neighbour connects with a DEALER socket and sends one request for messages; from then on
-frames are addressed to that connection. libzmq's own mechanism for this, XPUB with ZMQ_XPUB_MANUAL, can be made to
+One ROUTER socket listens. A neighbour connects with a DEALER socket and sends one request (``handshake.py``); it is
+answered, and from then on messages are addressed to that connection, if both are in the same run and have a version of
+the format in common. libzmq's own mechanism for this, XPUB with ZMQ_XPUB_MANUAL, can be made to
 confuse its subscribers: see ``docs/design/decisions.md``.
 """
 
@@ -10,28 +11,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from barymesh.errors import NetworkError
 from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.authentication import DOMAIN
+from barymesh.transport.handshake import Reply, Request, common_version
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.timing import Timing
+from barymesh.transport.wire import BadMessageError, MessageFormat, Reason, in_version
 
 with needs("peers"):
     import zmq.asyncio
 
 _log = logging.getLogger(__name__)
 
-# the request for messages is the number of one node that the neighbour hosts; nothing else is ever sent to a publisher
-REQUEST = struct.Struct("<I")
-# bytes; the handshake takes some 300
+# nothing but requests is ever sent to a publisher. Bytes; the handshake of CURVE takes some 300
 _INBOUND_BYTES = 512
 _INBOUND_QUEUE = 16
 # connections of one neighbour that are sent to: one, and old ones that are not known to be dead yet
@@ -43,10 +43,21 @@ _BIND_WAIT_LIMIT = 1.0
 
 
 @dataclass
-class _Outgoing:
-    """The newest message of a node: the frame for the peer ``receiver``, the frame for all others, the peers that it is
-    sent ``to``, None for all, and those that have got it."""
+class _Connection:
+    """A connection of a neighbour, by its ``routing_id``. ``reply``: to its request, with the incarnation that was
+    last announced to it, -1 before that. ``served``: whether messages are sent to it."""
 
+    routing_id: bytes
+    reply: Reply
+    served: bool
+
+
+@dataclass
+class _Outgoing:
+    """The newest message of a node, of this ``incarnation``: the frame for the peer ``receiver``, the frame for all
+    others, the peers that it is sent ``to``, None for all, and those that have got it."""
+
+    incarnation: int
     public: bytes
     private: bytes
     receiver: str | None
@@ -62,9 +73,9 @@ class Publisher:
     """Listens, once open, at ``endpoint`` (port 0: any free one) and sends to the neighbours that connect. At most
     ``queue`` messages wait for a slow neighbour; further ones are not sent to it until they are repeated.
 
-    ``identify`` is called with the node number in a request and the name that the connection authenticated as (None
-    without keys). It returns the name of the neighbour, or None. ``on_misuse`` is called with the name of a neighbour
-    that sends anything else than one request for each connection.
+    ``identify`` is called with a request and the name that the connection authenticated as (None without keys). It
+    returns the name of the neighbour, or None. ``on_misuse`` is called with the name of a neighbour that sends anything
+    else than one request for each connection, and the fault.
 
     ``messages`` and ``bytes`` count the frames handed to the socket, one for each message and neighbour.
     ``repeated_messages`` and ``repeated_bytes`` count further frames with the same message for the same neighbour.
@@ -76,8 +87,9 @@ class Publisher:
         curve: KeyPair | None,
         timing: Timing,
         queue: int,
-        identify: Callable[[int, str | None], str | None],
-        on_misuse: Callable[[str], None],
+        message_format: MessageFormat,
+        identify: Callable[[Request, str | None], str | None],
+        on_misuse: Callable[[str, BadMessageError], None],
     ) -> None:
         self.endpoint = endpoint
         self.messages = self.bytes = 0
@@ -85,11 +97,14 @@ class Publisher:
         self._curve = curve
         self._timing = timing
         self._queue = queue
+        self._format = message_format
         self._identify = identify
         self._on_misuse = on_misuse
         self._newest: dict[int, _Outgoing] = {}
-        # by neighbour, the routing ids of its newest connections
-        self._connections: dict[str, deque[bytes]] = {}
+        # by neighbour, its newest connections
+        self._connections: dict[str, deque[_Connection]] = {}
+        # that of the newest message; -1 before the first
+        self._incarnation = -1
         self._log_limit = RateLimit()
         self._reopening = asyncio.Lock()
         # None while closed
@@ -132,20 +147,21 @@ class Publisher:
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def publish(
-        self, sender: int, public: bytes, private: bytes, receiver: str | None, to: Set[str] | None = None
-    ) -> None:
+        self, sender: int, incarnation: int, public: bytes, private: bytes, receiver: str | None,
+        to: Set[str] | None = None,
+    ) -> None:  # fmt: skip
         """Send a node's message, and from now on repeat it in place of the one before: the frame ``private`` to the
         peer ``receiver``, the frame ``public`` to all others, or to those in ``to``. While the socket is closed it is
         only kept, and sent later."""
-        message = self._newest[sender] = _Outgoing(public, private, receiver, time.monotonic(), to)
-        self._read_requests()
+        self._incarnation = incarnation
+        message = self._newest[sender] = _Outgoing(incarnation, public, private, receiver, time.monotonic(), to)
         self._send(message)
 
     async def repeat(self) -> None:
         """Send again, for ever, what has not been replaced for a while."""
         while True:
             await asyncio.sleep(self._timing.repeat)
-            self._read_requests()
+            self.read_requests()
             before = time.monotonic() - self._timing.repeat
             for message in self._newest.values():
                 if message.time <= before:
@@ -157,8 +173,10 @@ class Publisher:
                 continue
             frame = message.frame(peer)
             # an old connection may not have been found to be dead yet
-            for routing_id in list(connections):
-                if not self._send_to(routing_id, frame, connections):
+            for one in list(connections):
+                if not (one.served and self._announce(one, message.incarnation, connections)):
+                    continue
+                if not self._send_to(one, in_version(frame, one.reply.version), connections):
                     continue
                 if peer in message.sent_to:
                     self.repeated_messages += 1
@@ -168,20 +186,29 @@ class Publisher:
                     self.messages += 1
                     self.bytes += len(frame)
 
-    def _send_to(self, routing_id: bytes, frame: bytes, connections: deque[bytes]) -> bool:
+    def _announce(self, one: _Connection, incarnation: int, connections: deque[_Connection]) -> bool:
+        """See to it that the connection knows the incarnation before messages of it come; whether it does."""
+        if one.reply.incarnation != incarnation:
+            reply = replace(one.reply, incarnation=incarnation)
+            if not self._send_to(one, reply.encode(), connections):
+                return False
+            one.reply = reply
+        return True
+
+    def _send_to(self, one: _Connection, frame: bytes, connections: deque[_Connection]) -> bool:
         """Hand the frame to the socket for one connection; whether it is still there and has room in its queue."""
         if self._socket is None:
             return False
         try:
-            self._socket.send(routing_id, zmq.SNDMORE | zmq.NOBLOCK)
+            self._socket.send(one.routing_id, zmq.SNDMORE | zmq.NOBLOCK)
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno == errno.EHOSTUNREACH:
-                connections.remove(routing_id)
+                connections.remove(one)
             return False
         return True
 
-    def _read_requests(self) -> None:
+    def read_requests(self) -> None:
         """Read what neighbours have sent: more at a time than one queue holds, so that it cannot pile up."""
         for _ in range(4 * _INBOUND_QUEUE):
             if self._socket is None or not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
@@ -192,12 +219,29 @@ class Publisher:
     def _read_request(self, routing_id: bytes, parts: list[zmq.Frame]) -> None:
         # from the authenticator; without keys there is none
         user = str(parts[-1].get("User-Id")) if self._curve else None
-        valid = len(parts) == 1 and len(parts[0].bytes) == REQUEST.size
-        peer = self._identify(REQUEST.unpack(parts[0].bytes)[0], user) if valid else None
-        if peer is not None and routing_id not in self._connections.get(peer, ()):
-            self._connections.setdefault(peer, deque(maxlen=_CONNECTIONS)).append(routing_id)
-        elif user is not None:
-            self._on_misuse(user)
+        try:
+            if len(parts) != 1:
+                raise BadMessageError(Reason.BROKEN, f"a request of {len(parts)} parts")
+            request = Request.decode(parts[0].bytes)
+            if (peer := self._identify(request, user)) is None:
+                raise BadMessageError(Reason.BROKEN, "a request of another peer")
+            connections = self._connections.setdefault(peer, deque(maxlen=_CONNECTIONS))
+            if any(one.routing_id == routing_id for one in connections):
+                raise BadMessageError(Reason.BROKEN, "more than one request")
+        except BadMessageError as fault:
+            if user is not None:
+                self._on_misuse(user, fault)
+            return
+        own = self._format
+        version = common_version(own.versions, request.versions)
+        reply = Reply(version, own.versions, request.challenge, -1, own.run)
+        one = _Connection(routing_id, reply, served=version > 0 and request.run == own.run)
+        connections.append(one)
+        if not one.served:
+            # no messages: only why
+            self._send_to(one, reply.encode(), connections)
+        elif self._incarnation >= 0:
+            self._announce(one, self._incarnation, connections)
 
     async def reopen(self) -> None:
         """Disconnect all neighbours, and let those that are still admitted connect again: libzmq has no other way to

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +23,7 @@ from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.admission import Admission, Tolerance
 from barymesh.transport.authentication import AdmittedKeys, PeerAuthenticator
+from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.keys import CurveKeyError, KeyPair
 from barymesh.transport.publisher import Publisher
 from barymesh.transport.subscriber import Link, LinkState, Neighbour
@@ -41,7 +43,9 @@ _QUEUE_BYTES = 32 * 2**20
 class LinkStatus:
     """The state of a link, ``since`` when, and a ``note`` for people. Of the ``received_messages``, so many were
     ``accepted_messages``, ``duplicate_messages``, and ``refused_messages`` by reason. ``silence``: seconds since the
-    last one accepted; None before the first."""
+    last one accepted; None before the first. ``cut_offs``: how often the neighbour was cut off, ``cut_off_until``:
+    when it is admitted again, None if it is not cut off now. ``program``, ``version`` of the format in common, and
+    ``network`` of the neighbour; None before it has answered."""
 
     state: LinkState
     since: float
@@ -52,6 +56,11 @@ class LinkStatus:
     duplicate_messages: int
     refused_messages: dict[str, int]
     silence: float | None
+    cut_offs: int
+    cut_off_until: float | None
+    program: str | None
+    version: int | None
+    network: str | None
 
 
 class Links:
@@ -80,6 +89,12 @@ class Links:
         self._tolerance = tolerance or Tolerance()
         # (incarnation, sequence) of the newest messages known from before
         self._marks: dict[int, Mark] = {}
+        # of the newest own message, and whether an earlier process began its incarnation
+        self._own: Mark = (-1, -1)
+        self._continued = False
+        self.outdated = False
+        # set to end the pause of a neighbour that is cut off
+        self._pardons: dict[str, asyncio.Event] = {}
         self._queue = max(16, _QUEUE_BYTES // message_format.longest_frame)
         self._links: dict[str, Link] = {}
         self._receiving: dict[str, asyncio.Task[None]] = {}
@@ -91,7 +106,9 @@ class Links:
         self._context: zmq.asyncio.Context | None = None
         self._authenticator: PeerAuthenticator | None = None
         self._admitted = AdmittedKeys()
-        self._publisher = Publisher(endpoint, curve, self._timing, self._queue, self._identify, self._on_misuse)
+        self._publisher = Publisher(
+            endpoint, curve, self._timing, self._queue, message_format, self._identify, self._on_misuse
+        )
         for neighbour in neighbours:
             self.add(neighbour)
 
@@ -158,7 +175,18 @@ class Links:
         if receiver is not None:
             private = self.format.encode(sender, incarnation, sequence, vector, with_private=True)
         peers = None if to is None else {name for node in to if (name := self._host_of(node)) is not None}
-        self._publisher.publish(sender, public, private, receiver, peers)
+        self._publisher.read_requests()
+        if incarnation != self._own[0]:
+            self._continued = self.outdated = False
+        self._own = (incarnation, sequence)
+        if not self.outdated:
+            self._publisher.publish(sender, incarnation, public, private, receiver, peers)
+
+    def continue_from(self, incarnation: int, sequence: int) -> None:
+        """This process continues an incarnation that an earlier one began, from this message on. If a neighbour turns
+        out to have a newer one, the memory is ``outdated``: nothing is sent until messages of another incarnation
+        are published."""
+        self._own, self._continued = (incarnation, sequence), True
 
     def newest(self) -> dict[int, Message]:
         """By node, the newest message among those that have arrived since the last call."""
@@ -183,6 +211,9 @@ class Links:
                 link.admission.duplicates,
                 {reason.name: count for reason, count in link.admission.refused.items()},
                 None if link.last_accepted is None else time.monotonic() - link.last_accepted,
+                link.admission.cut_offs,
+                link.cut_off_until,
+                *_about(link.admission.reply),
             )
             for name, link in self._links.items()
         }
@@ -295,23 +326,58 @@ class Links:
         """The neighbour that hosts the node."""
         return next((name for name, link in self._links.items() if node in link.admission.nodes), None)
 
-    def _identify(self, node: int, user: str | None) -> str | None:
+    def _identify(self, request: Request, user: str | None) -> str | None:
         """The neighbour that requests messages: the one that has authenticated; without keys, the one that hosts the
         node it names."""
-        name = self._host_of(node) if self._curve is None else user
+        name = self._host_of(request.node) if self._curve is None else user
         link = self._links.get(name) if name is not None else None
-        return None if link is None or link.admission.cut_off else name
+        if link is None or link.admission.cut_off:
+            return None
+        if request.run == self.format.run and request.mark is not None:
+            self._note_known(request.mark)
+        return name
 
-    def _on_misuse(self, name: str) -> None:
+    def _note_known(self, mark: Mark) -> None:
+        """A neighbour has this message of ours. If it is newer than all that this process knows of, or of another
+        life, then the memory that this process continues from may be an old one."""
+        incarnation, sequence = self._own
+        newer = mark[0] != incarnation or mark[1] > sequence
+        if self._continued and newer and not self.outdated:
+            self.outdated = True
+            _log.warning("a neighbour has newer messages of this node than its memory, which is old: it begins anew")
+
+    def _on_misuse(self, name: str, fault: BadMessageError) -> None:
         link = self._links.get(name)
         if link and not link.admission.cut_off:
-            link.admission.report(BadMessageError(Reason.BROKEN, "it sent something else than a request for messages"))
+            link.admission.report(fault)
+            if fault.reason is Reason.VERSION:
+                link.speaks_old_version()
             if link.admission.cut_off:
                 self._start(self._cut_off(link))
 
     async def _cut_off(self, link: Link) -> None:
+        """Do without the neighbour until its pause is over, or until somebody readmits it."""
+        name = link.neighbour.name
+        if name in self._pardons:
+            return
+        self._pardons[name] = pardon = asyncio.Event()
         link.cut_off()
         await self._disconnect(link)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(pardon.wait(), link.admission.pause)
+        self._pardons.pop(name, None)
+        if self._links.get(name) is link and self._context is not None:
+            link.readmit()
+            if link.neighbour.public_key is not None:
+                self._admitted.admit(link.neighbour.public_key, name)
+            self._receive(link, self._context)
+
+    def readmit(self, name: str) -> bool:
+        """End the pause of a neighbour that is cut off; False if it is not."""
+        pardon = self._pardons.get(name)
+        if pardon is not None:
+            pardon.set()
+        return pardon is not None
 
     async def _disconnect(self, link: Link) -> None:
         """End the connections with the neighbour in both directions, and admit its key no more."""
@@ -334,3 +400,8 @@ class Links:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.critical("a task of the links has failed: %s", error, exc_info=error)
+
+
+def _about(reply: Reply | None) -> tuple[str | None, int | None, str | None]:
+    """Program, version of the format in common, and network."""
+    return (None, None, None) if reply is None else (reply.program, reply.version or None, reply.run)

@@ -18,8 +18,8 @@ from enum import StrEnum
 from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.admission import Admission
+from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.keys import KeyPair, fingerprint
-from barymesh.transport.publisher import REQUEST
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import BadMessageError, Message, Reason
 
@@ -79,6 +79,8 @@ class LinkState(StrEnum):
     LOST = "lost"
     REFUSED = "refused"
     WRONG_KEY = "wrong key"
+    OTHER_NETWORK = "has another network file"
+    OTHER_VERSION = "speaks another version"
     CUT_OFF = "cut off"
 
 
@@ -109,12 +111,17 @@ class Link:
         self.received_messages = 0
         self.received_bytes = 0
         self.last_accepted: float | None = None
-        self._request = REQUEST.pack(node)
+        self._node = node
         self._curve = curve
         self._timing = timing
         self._queue = queue
         self._deliver = deliver
         self._was_connected = False
+
+    @property
+    def cut_off_until(self) -> float | None:
+        """When the neighbour is admitted again, by the wall clock; None if it is not cut off."""
+        return self.since + self.admission.pause if self.state is LinkState.CUT_OFF else None
 
     async def run(self, context: zmq.asyncio.Context) -> None:
         """Receive until the neighbour is cut off."""
@@ -135,7 +142,35 @@ class Link:
 
     def cut_off(self) -> None:
         """Record that the neighbour has been cut off."""
-        self._set_state(LinkState.CUT_OFF, "it kept sending bad messages")
+        self._set_state(LinkState.CUT_OFF, f"it kept sending bad messages; for {self.admission.pause:g} s")
+
+    def readmit(self) -> None:
+        """Look at what the neighbour sends again."""
+        self.admission.readmit()
+        self._set_absent("it was cut off, and may connect again")
+
+    def speaks_old_version(self) -> None:
+        """Record that the neighbour asked for messages as versions before 3 do."""
+        self._set_state(LinkState.OTHER_VERSION, f"it speaks a version before 3, and we speak {self._spoken()}")
+
+    def _spoken(self) -> str:
+        return _range(self.admission.format.versions)
+
+    def _request(self) -> bytes:
+        """For a new connection."""
+        known, expected = self.admission, self.admission.format
+        # the messages of all nodes of a peer are numbered together
+        newest = max(known.marks.values(), key=lambda mark: mark[1], default=None)
+        return Request(expected.versions, self._node, known.begin(), newest, expected.run).encode()
+
+    def _on_reply(self, reply: Reply) -> None:
+        if not reply.version:
+            text = f"version {reply.program} of barymesh speaks {_range(reply.versions)}, and we speak"
+            self._set_state(LinkState.OTHER_VERSION, f"{text} {self._spoken()}")
+        elif reply.run != self.admission.format.run:
+            self._set_state(LinkState.OTHER_NETWORK, f"{reply.run}, and ours is {self.admission.format.run}")
+        else:
+            self._set_state(LinkState.CONNECTED, "")
 
     async def _connection(self, context: zmq.asyncio.Context) -> None:
         """One connection, from the attempt to its end."""
@@ -166,7 +201,7 @@ class Link:
             try:
                 dealer.connect(endpoint)
                 # waits in the queue until the handshake has succeeded
-                zmq.Socket(shadow=dealer).send(self._request, zmq.NOBLOCK)
+                zmq.Socket(shadow=dealer).send(self._request(), zmq.NOBLOCK)
                 yield dealer, monitor
             finally:
                 # before its reader closes, else libzmq waits for the reader for ever
@@ -211,9 +246,13 @@ class Link:
                 frame = frames.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return False
+            reply = self.admission.reply
+            message = self.admission.accept(frame)
+            if (new := self.admission.reply) is not None and new is not reply:
+                self._on_reply(new)
+                continue
             self.received_messages += 1
             self.received_bytes += len(frame)
-            message = self.admission.accept(frame)
             if message is not None:
                 self.last_accepted = time.monotonic()
                 self._deliver(message)
@@ -259,3 +298,8 @@ class Link:
             f" ({note})" if note else "",
             extra={"peer": self.neighbour.name},
         )
+
+
+def _range(versions: tuple[int, int]) -> str:
+    oldest, newest = versions
+    return f"version {newest} of the format" if oldest == newest else f"versions {oldest} to {newest} of the format"

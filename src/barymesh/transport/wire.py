@@ -19,11 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from barymesh.errors import BarymeshError, NumericalError, OptionError
 
 Floats = NDArray[np.float64]
-# (incarnation, sequence): grows from message to message of one node
+# (incarnation, sequence): the sequence grows from message to message of one incarnation of a node
 Mark = tuple[int, int]
 
 MAGIC = b"bary"
-VERSION = 2
+VERSION = 3
+# the oldest and the newest version that this program speaks
+VERSIONS = (3, VERSION)
 RUN_LENGTH = 64
 
 # magic, version, flags, digest of the run id, sender, length, incarnation, sequence; the numbers after it are aligned
@@ -63,8 +65,13 @@ class Reason(StrEnum):
     SENDER = "from a node that this peer does not host"
     NOT_FINITE = "values that are not finite"
     OUT_OF_RANGE = "values out of range"
-    STALE = "older than a message received before"
+    STALE = "older than a message received before, or of an incarnation that was not announced"
     BROKEN = "a frame that is too large, or a breach of protocol"
+
+
+# what honest peers may send, while others take a new network file or install another version, or after a snapshot was
+# restored: it is not used, and nobody is blamed
+HARMLESS = frozenset({Reason.RUN, Reason.VERSION, Reason.STALE})
 
 
 class BadMessageError(BarymeshError, ValueError):
@@ -78,7 +85,8 @@ class BadMessageError(BarymeshError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """The state of node ``sender``. A message with a larger (incarnation, sequence) replaces one with a smaller.
+    """The state of node ``sender``. A message replaces one of the same incarnation with a smaller sequence number, and
+    one of any incarnation before.
 
     ``values``: the numbers that were sent, read-only: all of a message ``(width,)``, or those outside the columns
     ``missing``.
@@ -92,7 +100,7 @@ class Message:
 
     @property
     def mark(self) -> Mark:
-        """(incarnation, sequence); grows from message to message of one sender."""
+        """(incarnation, sequence)."""
         return self.incarnation, self.sequence
 
     def vector(self) -> Floats:
@@ -108,12 +116,14 @@ class Message:
 @dataclass(frozen=True, eq=False)
 class MessageFormat:
     """What every message of a run has: the id of its ``run``, and numbers between ``lower`` and ``upper (width,)``
-    (infinite: no bound). The columns ``private`` are for one receiver only."""
+    (infinite: no bound). The columns ``private`` are for one receiver only. ``versions``: the oldest and the newest
+    version of the format that this peer speaks."""
 
     run: str
     lower: Floats
     upper: Floats
     private: slice = field(default_factory=lambda: NONE)
+    versions: tuple[int, int] = VERSIONS
 
     def __post_init__(self) -> None:
         if not (self.run.isascii() and self.run.isprintable() and 0 < len(self.run) <= RUN_LENGTH):
@@ -191,8 +201,9 @@ class MessageFormat:
         if magic != MAGIC:
             raise BadMessageError(Reason.MALFORMED, f"it begins with {magic!r}, not {MAGIC!r}")
         # another version may have another header, and is reported by its number
-        if version != VERSION:
-            raise BadMessageError(Reason.VERSION, f"{version}, this is version {VERSION}")
+        oldest, newest = self.versions
+        if not oldest <= version <= newest:
+            raise BadMessageError(Reason.VERSION, f"{version}, this program speaks {oldest} to {newest}")
         if len(frame) < HEADER_BYTES:
             raise BadMessageError(Reason.MALFORMED, f"{len(frame)} bytes, less than a header")
         _, _, flags, digest, sender, length, incarnation, sequence = _HEADER.unpack_from(frame)
@@ -200,12 +211,13 @@ class MessageFormat:
             raise BadMessageError(Reason.MALFORMED, f"{len(frame)} bytes for {length} values")
         if flags not in (0, _WITH_PRIVATE) or max(incarnation, sequence) >= _MARK_LIMIT:
             raise BadMessageError(Reason.MALFORMED, f"flags {flags}, incarnation {incarnation}, sequence {sequence}")
+        # messages of another run may have another width
+        if digest != self._digest:
+            raise BadMessageError(Reason.RUN, f"digest {digest.hex()}, expected {self._digest.hex()}")
         missing = NONE if flags == _WITH_PRIVATE else self.private
         expected = self.width - (missing.stop - missing.start)
         if length != expected:
             raise BadMessageError(Reason.WIDTH, f"{length} values, expected {expected}")
-        if digest != self._digest:
-            raise BadMessageError(Reason.RUN, f"digest {digest.hex()}, expected {self._digest.hex()}")
         values = np.frombuffer(frame, dtype=_NUMBER, offset=HEADER_BYTES)
         return Message(sender, incarnation, sequence, values.astype(np.float64, copy=False), missing)
 
@@ -234,3 +246,10 @@ def encode(
     flags = _WITH_PRIVATE if with_private else 0
     header = _HEADER.pack(MAGIC, VERSION, flags, run_digest(run), sender, numbers.size, incarnation, sequence)
     return header + numbers.tobytes()
+
+
+def in_version(frame: bytes, version: int) -> bytes:
+    """The frame for a peer that speaks this version: so far all of them differ in its number only."""
+    if version == VERSION:
+        return frame
+    return _PREFIX.pack(MAGIC, version) + frame[_PREFIX.size :]

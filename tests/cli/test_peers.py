@@ -15,9 +15,10 @@ import typer
 from typer.testing import CliRunner
 
 import barymesh as bm
+from barymesh.cli import peers
 from barymesh.cli.peers import parse_node, register
 from barymesh.errors import OptionError
-from barymesh.peers.network_file import KITS, NETWORK, SECRET, NetworkFile
+from barymesh.peers.network_file import KITS, NETWORK, NEXT_SECRET, SECRET, NetworkFile
 from barymesh.peers.status import query
 from tests.peers.cluster import free_ports
 
@@ -164,6 +165,26 @@ def test_nodes_are_added_and_removed(trial):
     after = NetworkFile.read(path)
     assert [node.name for node in after.nodes] == ["a", "c"]
     assert after.fingerprint != before
+
+
+def test_a_key_is_rotated(trial):
+    path, kits = trial
+    public = json.loads(call("keygen", kits[0], "--next", "--json").stdout)["public_key"]
+    assert "in any order" in call("network", "rotate-key", path, "a", "--key", public).stdout
+    call("network", "rotate-key", path, "a", "--key", public, code=3)
+    call("network", "accept", path, kits[0])
+    assert public in (kits[0] / SECRET).read_text()
+    assert not (kits[0] / NEXT_SECRET).exists()
+    # the others keep theirs
+    call("network", "accept", path, kits[1])
+
+
+def test_nobody_is_readmitted_where_no_node_runs(trial, monkeypatch):
+    monkeypatch.setattr(peers, "READMIT_SECONDS", 0.1)
+    _, kits = trial
+    assert "No node runs" in call("readmit", kits[0], "b", code=3).output
+    assert list((kits[0] / "run").iterdir()) == []
+    call("readmit", kits[0], "nobody", code=3)
 
 
 def test_a_node_as_text():

@@ -7,11 +7,18 @@ import asyncio
 import random
 import shutil
 
+import typer
+from typer.testing import CliRunner
+
 import barymesh as bm
+from barymesh.cli.peers import register
 from barymesh.peers.network_file import Kit
 from barymesh.peers.node import STATE, open_peer
+from barymesh.peers.states import state_text
+from barymesh.peers.status import metrics
 from barymesh.transport.subscriber import LinkState
 from tests.peers.cluster import PATIENCE, Cluster
+from tests.soak import Liar
 
 INTERVAL = 0.02
 
@@ -155,6 +162,37 @@ def test_old_memories_and_lost_ones_are_found_out_by_a_handshake(tmp_path):
             )
         await until(lambda: all(site.certified() for site in sites.values()))
         assert_nobody_is_cut_off(sites)
+        await close(sites)
+        assert max(cluster.distance(node, cluster.truth()) for node in sites) < 1e-4
+
+    asyncio.run(work())
+
+
+def test_a_neighbour_is_cut_off_for_a_while_and_readmitted_by_a_command(tmp_path):
+    cluster = Cluster(tmp_path, 2, "complete", interval=INTERVAL)
+    sites = {node: Site(cluster, node) for node in range(2)}
+    app = typer.Typer()
+    register(app)
+
+    async def work():
+        await sites[0].start()
+        liar = Liar(Kit.open(cluster.kits[1]), cluster.endpoints[1], 0)
+        try:
+            await until(lambda: sites[0].at("n1") is LinkState.CUT_OFF)
+        finally:
+            liar.end()
+        facts = sites[0].facts
+        link = facts["links"]["n1"]
+        assert link["cut_off_until"] - link["since"] == 60
+        assert "without n1, cut off since" in state_text(facts)
+        assert 'barymesh_link_cut_off{peer="n1"} 1.0' in metrics(facts)
+        assert 'barymesh_cut_offs_total{peer="n1"} 1.0' in metrics(facts)
+        await sites[1].start()
+        await until(lambda: sites[1].at("n0") is LinkState.REFUSED)
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["readmit", str(cluster.kits[0]), "n1"])
+        assert done.exit_code == 0, done.output
+        await until(lambda: all(site.certified() for site in sites.values()))
+        assert sites[0].at("n1") is LinkState.CONNECTED
         await close(sites)
         assert max(cluster.distance(node, cluster.truth()) for node in sites) < 1e-4
 

@@ -14,11 +14,15 @@ from barymesh.peers.status import StatusServer, metrics, query
 
 FACTS = {
     "name": 'a"b', "run": "r", "fingerprint": "f", "method": "sinkhorn", "healthy": True, "activations": 7,
+    "program": "0.2", "wire_version": 3,
     "privacy": {"epsilon": math.inf, "uses": 2}, "stopped": False, "error": float("nan"),
     "gap": None, "tv_bound": None, "uptime": 1.5,
     "sent_messages": 3, "sent_bytes": 30, "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
     "links": {
-        "b": {"state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4}}
+        "b": {
+            "state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4},
+            "cut_offs": 1,
+        }
     },
 }  # fmt: skip
 
@@ -49,7 +53,9 @@ def test_the_facts_for_prometheus():
     }
     assert math.isnan(samples.pop(("barymesh_error",)))
     assert samples == {
-        ("barymesh_info", 'a"b', "f", "r", "sinkhorn"): 1.0,
+        ("barymesh_info", "0.2", "3", 'a"b', "f", "r", "sinkhorn"): 1.0,
+        ("barymesh_link_cut_off", "b"): 0.0,
+        ("barymesh_cut_offs_total", "b"): 1.0,
         ("barymesh_activations_total",): 7.0,
         ("barymesh_stopped",): 0.0,
         ("barymesh_gap",): pytest.approx(math.nan, nan_ok=True),

@@ -77,7 +77,7 @@ def test_a_wrong_client_key_is_refused_until_it_is_admitted():
             await state(at_b, a, LinkState.REFUSED)
             assert other.fingerprint in at_b.status()[a.name].note
             # b has not the key either that a expects of it
-            await state(at_a, b, LinkState.REFUSED)
+            await state(at_a, b, LinkState.WRONG_KEY)
             assert b.keys.fingerprint in at_a.status()[b.name].note
             assert at_a.refused_connections >= 1
             assert at_b.status()[a.name].received_messages == 0
@@ -98,7 +98,7 @@ def test_another_server_is_refused_until_the_right_one_appears():
                 endpoint = at_c.endpoint
                 at_c.add(b.at(at_b.endpoint))
                 at_b.add(a.at(endpoint))
-                await state(at_b, a, LinkState.REFUSED)
+                await state(at_b, a, LinkState.WRONG_KEY)
                 assert at_b.status()[a.name].received_messages == 0
             async with a.links(endpoint, [b.at(at_b.endpoint)]) as at_a:
                 at_a.publish(0, 0, 1, np.zeros(WIDTH))
@@ -126,7 +126,7 @@ def test_who_speaks_something_else_is_refused(answer):
     async def work():
         async with b.links() as at_b, await asyncio.start_server(speak, "127.0.0.1", 0) as server:
             at_b.add(a.at(f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
-            await state(at_b, a, LinkState.REFUSED)
+            await state(at_b, a, LinkState.WRONG_KEY)
 
     run(work())
 

@@ -1,10 +1,11 @@
-"""``barymesh keygen``, ``network``, ``node``, ``status`` and ``audit``: a network across organisations."""
+"""``barymesh keygen``, ``network``, ``node``, ``status``, ``audit`` and ``readmit``: a network across organisations."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,8 +41,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     epilog = app.info.epilog
     network = typer.Typer(help=NETWORK_HELP, no_args_is_help=True, epilog=epilog)
-    parts: tuple[Callable[..., None], ...] = (create, add, remove, accept)
-    commands: tuple[Callable[..., None], ...] = (keygen, node, status, audit)
+    parts: tuple[Callable[..., None], ...] = (create, add, remove, rotate_key, accept)
+    commands: tuple[Callable[..., None], ...] = (keygen, node, status, audit, readmit)
     for part in parts:
         network.command(epilog=epilog)(part)
     app.add_typer(network, name="network")
@@ -59,24 +60,30 @@ Example, three organisations of which the last has made its own key:
 
 
 def keygen(
-    kit: Annotated[Path, typer.Argument(help="The folder for the new secret.key.")], as_json: Json = False
+    kit: Annotated[Path, typer.Argument(help="The folder for the new secret.key.")],
+    following: Annotated[
+        bool, typer.Option("--next", help="Make the key that is to follow the present one, for network rotate-key.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Make the key of a node. The secret key stays in the folder; send the public key to the maker of the network.
 
-    Example:
+    Examples:
 
       barymesh keygen our-kit
+
+      barymesh keygen our-kit --next
     """
 
     def work() -> int:
-        from barymesh.peers.network_file import SECRET
+        from barymesh.peers.network_file import NEXT_SECRET, SECRET
         from barymesh.transport.keys import KeyPair
 
-        keys = KeyPair.create()
-        keys.save(kit / SECRET)
+        keys, path = KeyPair.create(), kit / (NEXT_SECRET if following else SECRET)
+        keys.save(path)
         _print(
-            {"public_key": keys.public, "fingerprint": keys.fingerprint, "secret": str(kit / SECRET)},
-            [f"Public key:  {keys.public}", f"Fingerprint: {keys.fingerprint}", f"Keep {kit / SECRET} secret."],
+            {"public_key": keys.public, "fingerprint": keys.fingerprint, "secret": str(path)},
+            [f"Public key:  {keys.public}", f"Fingerprint: {keys.fingerprint}", f"Keep {path} secret."],
             as_json,
         )
         return 0
@@ -134,7 +141,7 @@ def add(
     to: Annotated[list[str], typer.Option("--to", help="A neighbour of the new node.")],
     as_json: Json = False,
 ) -> None:
-    """Add a node. The network gets another fingerprint: all must accept the new file, and start again.
+    """Add a node, while the network runs. Its file gets another fingerprint, and all must accept it in their time.
 
     Example:
 
@@ -159,7 +166,7 @@ def remove(
     edges: EDGES = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a node. The network gets another fingerprint: all must accept the new file, and start again.
+    """Remove a node, while the network runs. Its file gets another fingerprint, and all must accept it in their time.
 
     The other nodes must still be connected; --edge adds the links that are missing.
 
@@ -178,7 +185,35 @@ def remove(
     finish(work, as_json)
 
 
-AFTER_CHANGE = "Send network.toml to all nodes. Each runs 'barymesh network accept network.toml KIT', and starts again."
+def rotate_key(
+    network: NETWORK_FILE,
+    name: Annotated[str, typer.Argument(help="The node that has a new key.")],
+    key: Annotated[str, typer.Option(help="Its new public key, from barymesh keygen KIT --next.")],
+    as_json: Json = False,
+) -> None:
+    """Give a node another key, while the network runs. The file gets another fingerprint, and all must accept it.
+
+    The node makes the key with 'barymesh keygen KIT --next'. It uses the old one until it accepts the file, and those
+    that have accepted it do not admit the old one any more.
+
+    Example:
+
+      barymesh network rotate-key trial/network.toml b --key PUBLIC_KEY
+    """
+
+    def work() -> int:
+        from barymesh.peers import network_file
+
+        _print_network(network_file.rotate_key(network, name, key), network, {}, [AFTER_CHANGE], as_json)
+        return 0
+
+    finish(work, as_json)
+
+
+AFTER_CHANGE = (
+    "Send network.toml to all nodes. Each runs 'barymesh network accept network.toml KIT' and starts its node again, "
+    "in any order and at any time; until then it works with those that have the same file."
+)
 
 
 def accept(network: NETWORK_FILE, kit: KIT, as_json: Json = False) -> None:
@@ -232,6 +267,9 @@ def node(
     check: Annotated[
         bool, typer.Option("--check", help="Check all that a run needs, print what is wrong, and end.")
     ] = False,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Keep the state through a power cut too, at a cost in every activation.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Agree to what is computed from the data: do not ask.")
     ] = False,
@@ -278,7 +316,7 @@ def node(
                 kit, data, weight, {"privacy": privacy, "budget": budget, "state": output, **reading}, as_json
             )
         writable_folder(output)
-        options = {"budget": budget, "picture": picture}
+        options = {"budget": budget, "picture": picture, "sync": sync}
         linger = None if stay else LINGER
         return with_dashboard(
             watched,
@@ -346,6 +384,47 @@ def audit(
         return 0
 
     finish(work, as_json)
+
+
+def readmit(
+    kit: KIT,
+    name: Annotated[str, typer.Argument(help="The neighbour that is cut off.")],
+    folder: Annotated[
+        Path | None, typer.Option(help=f"Folder of the node's state. Default: {FOLDER} inside the kit.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """End the pause of a neighbour that our running node has cut off, because it sent bad messages.
+
+    Without this the pause ends by itself; it is longer each time. The exit code is 3 if the node does not run.
+
+    Example:
+
+      barymesh readmit our-kit clinic
+    """
+
+    def work() -> int:
+        from barymesh.io.atomic import write_text
+        from barymesh.peers.network_file import Kit
+        from barymesh.peers.node import READMIT
+
+        Kit.open(kit).network.number(name)
+        path = (kit / FOLDER if folder is None else folder) / READMIT
+        write_text(path, f"{name}\n")
+        deadline = time.monotonic() + READMIT_SECONDS
+        while path.exists():
+            if time.monotonic() > deadline:
+                path.unlink(missing_ok=True)
+                raise FileError(f"No node runs in {path.parent}: nothing was done. Start it, or name its --folder.")
+            time.sleep(0.05)
+        _print({"readmitted": name}, [f"{name} may connect again."], as_json)
+        return 0
+
+    finish(work, as_json)
+
+
+# a running node looks every second
+READMIT_SECONDS = 10.0
 
 
 def _audit_line(entry: dict[str, Any]) -> str:
@@ -546,7 +625,19 @@ def _table(found: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("node", "state", "activations", "error", "neighbours", "refused", "uptime", "epsilon", box=None)
+    table = Table(
+        "node",
+        "state",
+        "activations",
+        "error",
+        "neighbours",
+        "refused",
+        "uptime",
+        "epsilon",
+        "version",
+        "wire",
+        box=None,
+    )
     for one in found:
         if "links" not in one:
             table.add_row(one["name"], one["state"])
@@ -557,7 +648,7 @@ def _table(found: list[dict[str, Any]]) -> None:
         error = "" if one["error"] is None else f"{one['error']:.2g}"
         table.add_row(
             one["name"], one["state"], str(one["activations"]), error, f"{connected} of {len(links)}", str(refused),
-            f"{one['uptime']:.0f} s", _epsilon(one["privacy"]),
+            f"{one['uptime']:.0f} s", _epsilon(one["privacy"]), one["program"], str(one["wire_version"]),
         )  # fmt: skip
     # a state is a sentence: where there is no terminal, there is room for it
     Console(width=None if sys.stdout.isatty() else 200).print(table)

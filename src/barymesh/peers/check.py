@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -190,13 +190,19 @@ async def _handshake(kit: Kit, neighbour: Neighbour) -> CheckResult:
     """Whether the neighbour is up, has the key of the network file, and admits ours: found by connecting to it."""
     what, where = f"neighbour {neighbour.name}", neighbour.endpoint
     deadline = time.monotonic() + _REACH_TIMEOUT
+    # what arrives is of no interest
+    expected = replace(_NO_MESSAGES, run=kit.network.fingerprint)
     # it listens nowhere that anybody knows
-    async with Links([kit.number], "tcp://127.0.0.1:0", [neighbour], _NO_MESSAGES, curve=kit.keys) as links:
+    async with Links([kit.number], "tcp://127.0.0.1:0", [neighbour], expected, curve=kit.keys) as links:
         while True:
             link = links.status()[neighbour.name]
-            if link.state is LinkState.CONNECTED:
+            if link.state is LinkState.CONNECTED and link.network is not None:
                 return CheckResult(what, Verdict.OK, f"is up at {where}; both have the right keys")
-            if link.state in (LinkState.REFUSED, LinkState.WRONG_KEY):
+            if link.state is LinkState.OTHER_NETWORK:
+                return CheckResult(
+                    what, Verdict.LATER, f"{link.state} at {where}: {link.note}. One of you has an old one."
+                )
+            if link.state in (LinkState.REFUSED, LinkState.WRONG_KEY, LinkState.OTHER_VERSION):
                 remedy = "Compare the fingerprints of your network files."
                 return CheckResult(what, Verdict.WRONG, f"{link.state} at {where}: {link.note}. {remedy}")
             if time.monotonic() > deadline:
@@ -209,5 +215,4 @@ async def _handshake(kit: Kit, neighbour: Neighbour) -> CheckResult:
     return CheckResult(what, Verdict.LATER, text)
 
 
-# what arrives is of no interest
 _NO_MESSAGES = MessageFormat("check", np.zeros(1), np.ones(1))

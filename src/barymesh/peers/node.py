@@ -36,6 +36,7 @@ from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
 from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.subscriber import Neighbour
+from barymesh.transport.wire import VERSION
 
 if TYPE_CHECKING:
     from barymesh.measures import Histogram
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-STATE = "state"
+# the state of the node, and the names of neighbours that are to be admitted again
+STATE, READMIT = "state", "readmit"
 # a node that has not been active for so many seconds beyond its interval is not healthy
 _STUCK = 30.0
 _STATUS = {
@@ -122,6 +124,8 @@ class Peer:
             "run": kit.network.run,
             "method": kit.network.method,
             "fingerprint": kit.network.fingerprint,
+            "program": __version__,
+            "wire_version": VERSION,
             "ready": self._ready,
             "healthy": not self._ready or now - self._seen <= _STUCK + 2 * kit.network.interval,
             "activations": self.runtime.host.activations,
@@ -166,9 +170,22 @@ class Peer:
         if (text := state_text(facts)) != self._state:
             self._state = text
             log_phase(text, f"after {found.activations} activations", state=node_state(facts))
+        self._readmit()
         # the table and the picture once each time the network converges
         self._write(found, Status.CONVERGED if found.stopped else Status.RUNNING, shown=found.stopped > self._shown)
         self._shown = found.stopped
+
+    def _readmit(self) -> None:
+        """Admit the neighbours again that `barymesh readmit` has named in a file."""
+        path = self.folder / READMIT
+        try:
+            names = path.read_text().split()
+            path.unlink()
+        except FileNotFoundError:
+            return
+        for name in names:
+            if self.runtime.links.readmit(name):
+                _log.warning("peer %s: admitted again by hand", name, extra={"peer": name})
 
     def _write(self, found: Snapshot, status: Status, *, shown: bool) -> None:
         try:
@@ -194,7 +211,7 @@ def _known(values: NDArray[np.float64]) -> float | None:
 
 async def open_peer(
     kit: Kit, measure: Any, weight: float, folder: Path, privacy: PrivacyLevel | None = None, *,
-    budget: float | None = None, source: str = "", consent: str = "", picture: bool = False,
+    budget: float | None = None, source: str = "", consent: str = "", picture: bool = False, sync: bool = False,
 ) -> Peer:  # fmt: skip
     """The node of the kit with this measure, ready to run in this event loop. ``weight`` is relative to that of an
     ordinary node, which is 1. State and result are in the ``folder``; if there is a state, the node continues from it.
@@ -202,13 +219,14 @@ async def open_peer(
     With ``privacy`` only a private release of the measure is used. The use is in the ledger and the audit log of the
     folder before this returns; PrivacyError if the ledger then exceeds the ``budget``, an epsilon. ``source``: where
     the data come from, and ``consent``: how it was given, for the audit log. ``picture``: whether to draw the result.
+    ``sync``: the state survives a power cut too.
     """
     own = local_problem(kit, measure, weight)
     problem, use = own, use_of(kit, own)
     if privacy is not None:
         histogram, use = released(kit, measure, privacy)
         problem = local_problem(kit, histogram, weight)
-    runtime = await open_runtime(kit, problem, weight, folder / STATE)
+    runtime = await open_runtime(kit, problem, weight, folder / STATE, sync=sync)
     try:
         # before the first message is sent
         spent = record_use(folder / LEDGER, use, budget)
@@ -226,7 +244,9 @@ async def open_peer(
     return Peer(kit, runtime, folder, spent, head, picture=picture)
 
 
-async def open_runtime(kit: Kit, problem: Problem, weight: float, state_file: Path | None) -> Runtime:
+async def open_runtime(
+    kit: Kit, problem: Problem, weight: float, state_file: Path | None, *, sync: bool = False
+) -> Runtime:
     """The runtime of the node with the measure of the ``problem``, not connected yet."""
     network, graph = kit.network, kit.network.network()
     require_usable(weight, network.method)
@@ -236,7 +256,7 @@ async def open_runtime(kit: Kit, problem: Problem, weight: float, state_file: Pa
     listen = kit.listen or await own_address(kit)
     return Runtime(
         algorithm, problem, Place(network.fingerprint, listen, neighbours(kit), kit.keys), Pace(network.interval),
-        began=network.began.timestamp(), state_file=state_file,
+        began=network.began.timestamp(), state_file=state_file, sync=sync,
         about=f"{network.fingerprint} {weight!r} {_digest(problem)}",
     )  # fmt: skip
 

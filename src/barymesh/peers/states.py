@@ -13,6 +13,7 @@ Facts = Mapping[str, Any]
 # states in which somebody has to do something
 TROUBLE = (NodeState.STUCK, NodeState.CUT_OFF, NodeState.DEAD)
 _ABSENT = (LinkState.NEVER, LinkState.LOST)
+_OTHER = (LinkState.OTHER_NETWORK, LinkState.OTHER_VERSION)
 
 
 def node_state(facts: Facts) -> NodeState:
@@ -25,7 +26,7 @@ def node_state(facts: Facts) -> NodeState:
         return NodeState.CUT_OFF
     if facts.get("stopped"):
         return NodeState.CONVERGED
-    return NodeState.WAITING if _links(facts, *_ABSENT) else NodeState.WORKING
+    return NodeState.WAITING if _links(facts, *_ABSENT, *_OTHER) else NodeState.WORKING
 
 
 def state_text(facts: Facts) -> str:
@@ -43,8 +44,10 @@ def state_text(facts: Facts) -> str:
     absent = _links(facts, *_ABSENT)
     if absent and facts.get("ready") and not facts.get("stopped"):
         parts.append(f"waiting for {', '.join(absent)}")
+    parts += [f"{name} {link['state']}" for name, link in _links(facts, *_OTHER).items()]
     for name, link in _links(facts, LinkState.CUT_OFF).items():
-        parts.append(f"without {name}, cut off since {clock(link['since'])}")
+        until = f" until {clock(link['cut_off_until'])}" if link.get("cut_off_until") else ""
+        parts.append(f"without {name}, cut off since {clock(link['since'])}{until}")
     return ", ".join(parts)
 
 

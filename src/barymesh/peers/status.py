@@ -142,7 +142,7 @@ class _FactsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts, links, epsilon = self._facts, self._facts["links"], self._facts["privacy"]["epsilon"]
-        yield InfoMetricFamily("barymesh", "Which node this is.", {key: facts[key] for key in _IDENTITY})
+        yield InfoMetricFamily("barymesh", "Which node this is.", {key: str(facts[key]) for key in _IDENTITY})
         for kind, name, meaning, value in (
             (CounterMetricFamily, "activations", "Activations of the node.", facts["activations"]),
             (GaugeMetricFamily, "stopped", "Whether the node knows that the network has converged.", facts["stopped"]),
@@ -161,20 +161,24 @@ class _FactsCollector(Collector):
             yield kind(f"barymesh_{name}", meaning, value=math.nan if value is None else value)
         connected = GaugeMetricFamily("barymesh_link_connected", "Whether the link is connected.", labels=["peer"])
         messages = CounterMetricFamily("barymesh_received_messages", "Messages received.", labels=["peer"])
+        cut_off = GaugeMetricFamily("barymesh_link_cut_off", "Whether the neighbour is cut off.", labels=["peer"])
+        cut_offs = CounterMetricFamily("barymesh_cut_offs", "How often the neighbour was cut off.", labels=["peer"])
         received = CounterMetricFamily("barymesh_received_bytes", "Bytes received.", labels=["peer"])
         refused = CounterMetricFamily(
             "barymesh_refused_messages", "Messages received and not used.", labels=["peer", "reason"]
         )
         for peer, link in links.items():
             connected.add_metric([peer], link["state"] == LinkState.CONNECTED)
+            cut_off.add_metric([peer], link["state"] == LinkState.CUT_OFF)
+            cut_offs.add_metric([peer], link["cut_offs"])
             messages.add_metric([peer], link["received_messages"])
             received.add_metric([peer], link["received_bytes"])
             for reason, count in link["refused_messages"].items():
                 refused.add_metric([peer, reason], count)
-        yield from (connected, messages, received, refused)
+        yield from (connected, cut_off, cut_offs, messages, received, refused)
 
 
-_IDENTITY = ("name", "run", "fingerprint", "method")
+_IDENTITY = ("name", "run", "fingerprint", "method", "program", "wire_version")
 
 
 def query(port: int, timeout: float = 2.0, host: str = LOOPBACK, path: str = "/status") -> dict[str, Any] | None:

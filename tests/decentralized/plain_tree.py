@@ -20,6 +20,9 @@ FAR = 2.0**53
 # the part of the checksum for a neighbour without any message: larger than all other terms together
 MISSING_CHECK = 2.0**52
 NEVER_CHANGED = -2.0
+LAST_EPOCH = 2.0**43
+# see core/tree.h
+STRIDE, EPOCHS_AT_ONCE, EPOCH_BEATS = 64.0, 64.0, 200.0
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Node:
     done: float
     rounds: float
     waited: int
+    allowance: float
+    nodes: float
     target: list[float]
 
     @property
@@ -98,7 +103,7 @@ def update(node: Node, beat: int, received: Received, size: int) -> Report:
         return Report(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, [0.0] * size)
     attach(node, beat, received)
     report, newest = gather(node, received, size)
-    if node.waited > node.patience and not node.done:
+    if node.waited > node.patience and not node.done and may_begin(node):
         # the round cannot be completed: give it up, and wait longer from now on
         node.patience *= 2
         make_root(node, epoch_after(node.epoch, node.id, beat))
@@ -108,6 +113,8 @@ def update(node: Node, beat: int, received: Received, size: int) -> Report:
         return report
     if newest.done and newest.done - 1.0 <= node.changed:
         # the decision to stop was made before this node's measure changed: all nodes must begin again
+        if not may_begin(node):
+            return report
         make_root(node, epoch_after(node.epoch, node.id, beat))
         return gather(node, received, size)[0]
     node.stamp, node.whole, node.residual, node.done = newest.stamp, newest.whole, newest.residual, newest.done
@@ -124,8 +131,11 @@ def attach(node: Node, beat: int, received: Received) -> None:
     choose again.
     """
     messages = [m for m in received if m is not None]
+    node.allowance = min(node.allowance + 1.0 / EPOCH_BEATS, EPOCHS_AT_ONCE + 2.0 * node.nodes)
     # a neighbour that leaves ends its epoch; epoch 0 is that of nodes that know of none yet
-    newest = max([0.0] + [m.epoch + (1.0 if m.away else 0.0) for m in messages if m.epoch > 0.0])
+    claimed = [min(m.epoch + (1.0 if m.away else 0.0), LAST_EPOCH) for m in messages if m.epoch > 0.0]
+    credible = [epoch for epoch in claimed if is_credible(node, epoch, received)]
+    newest, ahead = max([0.0, *credible]), len(credible) < len(claimed)
 
     if node.epoch < 1.0 <= newest:
         # new, or without memory: before its crash the node may have had children in any earlier epoch
@@ -133,20 +143,22 @@ def attach(node: Node, beat: int, received: Received) -> None:
     elif node.epoch == 0.0:
         waited = node.age + 1
         make_root(node, 0.0)
-        if newest == 0.0 and None in received and waited <= node.patience:
+        if newest == 0.0 and (ahead or (None in received and waited <= node.patience)):
             # a message that is still to come may tell of an epoch
             node.age = waited
             return
         # the neighbours have no memory either, it seems
         node.epoch = epoch_after(newest, node.id, beat)
-    elif newest > node.epoch:
-        make_root(node, newest)
+    elif (newest > node.epoch or (ahead and node.epoch >= 1.0)) and may_begin(node):
+        # towards a neighbour that is far ahead it goes in steps, the same as others who see it
+        step = min(floor(node.epoch) + STRIDE, LAST_EPOCH)
+        make_root(node, newest if newest > node.epoch else step)
 
     node.age += 1
     for m in messages:
         if m.epoch != node.epoch or m.away or m.parent == node.id:
             continue
-        if (m.root, m.distance + 1.0) < (node.root, node.distance) and m.distance < FAR:
+        if (m.root, m.distance + 1.0) < (node.root, node.distance) and m.distance + 1.0 < node.nodes:
             if m.root != node.root:
                 forget_root(node)
                 node.age = 0
@@ -163,7 +175,7 @@ def attach(node: Node, beat: int, received: Received) -> None:
         node.quiet += 1
     else:
         node.parent_beat, node.quiet = beat_received, 0
-    if node.quiet > node.patience and not node.done:
+    if node.quiet > node.patience and not node.done and may_begin(node):
         # the path to the root is broken: find another, and wait longer from now on. Once the network has converged,
         # silent neighbours may simply have stopped
         node.patience *= 2
@@ -177,8 +189,10 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
     children still make progress, they are only slow, and the node raises its ``lag``.
 
     In rounds no child is left out: a child is late as long as its report does not refer to the node's own target, and
-    ``waited`` counts the activations in which no late child has shown that it is alive. A target is taken from the
-    parent only, and the news that the network works in rounds goes up the tree too.
+    ``waited`` counts the activations in which no late child has shown that it is alive. The news that the network works
+    in rounds goes up the tree too.
+
+    A target is taken from the parent only: whoever else sends a false one is not believed.
     """
     in_rounds = node.rounds > 0.0
     report = Report(weight=0.0, error=0.0, oldest=FAR, covered=1.0, check=0.0, children=0.0, sums=[0.0] * size)
@@ -191,7 +205,7 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
         known = m is not None and m.epoch > 0.0
         report.check += node_hash(node.id) - node_hash(m.sender) if known else MISSING_CHECK
         in_tree = known and m.epoch == node.epoch and m.root == node.root
-        if in_tree and m.stamp > newest_stamp and (not in_rounds or m.sender == node.parent):
+        if in_tree and m.stamp > newest_stamp and m.sender == node.parent:
             newest, newest_stamp = m, m.stamp
         if in_rounds:
             if in_tree and m.parent == node.id and m.report.oldest < node.stamp:
@@ -220,9 +234,26 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
         alive = (late, late_stamps) != (node.late, node.late_stamps)
         node.waited = 0 if late == 0 or alive else node.waited + 1
     elif late < node.late or (late == node.late and late_stamps > node.late_stamps):
-        node.lag *= 2.0
+        node.lag = min(2.0 * node.lag, FAR)
     node.late, node.late_stamps = late, late_stamps
     return report, newest
+
+
+def may_begin(node: Node) -> bool:
+    """Whether the node may begin an epoch, or follow others into one, now. If so, it is counted."""
+    if node.allowance < 1.0:
+        return False
+    node.allowance = 0.0 if node.allowance < 2.0 else node.allowance - 1.0
+    return True
+
+
+def is_credible(node: Node, epoch: float, received: Received) -> bool:
+    """Whether the node believes in an epoch that a neighbour claims: one that is not far from its own, or that most
+    neighbours are close to. A node without memory knows of no epoch, and believes the more the longer it has waited for
+    its other neighbours."""
+    far = STRIDE * 2.0 ** min(node.age, 43) if node.epoch < 1.0 else STRIDE
+    close = [m for m in received if m is not None and m.epoch >= epoch - STRIDE]
+    return epoch <= node.epoch + far or 2 * len(close) > len(received)
 
 
 def make_root(node: Node, epoch: float) -> None:
@@ -245,7 +276,7 @@ def epoch_after(newest: float, node: int, beat: int) -> float:
     """
     fraction = (mix(mix(node + 1) + beat + 2) >> 44) / 2**20
     if newest >= 1.0:
-        return floor(newest) + 1.0 + 0.9 * fraction
+        return min(floor(newest) + 1.0 + 0.9 * fraction, LAST_EPOCH)
     return newest + (1.0 - newest) * (0.25 + 0.5 * fraction)
 
 
@@ -297,7 +328,7 @@ def node_from(t, row, target) -> Node:
 
 
 def store(node: Node, t, row) -> None:
-    for name in t._fields[3:]:
+    for name in t._fields[3:-1]:
         getattr(t, name)[row] = getattr(node, name)
 
 

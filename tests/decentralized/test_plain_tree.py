@@ -109,7 +109,7 @@ FIELDS = {
     "parent_beat": [-1.0, 0.0, 1.0], "stamp": [-1.0, 0.0, 3.0, 4.0, 9.0], "age": range(5), "quiet": range(5),
     "patience": range(1, 5), "lag": [1.0, 2.0, 4.0], "late": range(3), "late_stamps": [0.0, 3.0, 4.0, 9.0],
     "changed": [-2.0, -1.0, 0.0, 3.0], "whole": [0.0, 1.0], "residual": [0.0, 0.5, 2.0], "done": [0.0, 0.0, 1.0, 4.0],
-    "rounds": [0.0, 1.0], "waited": range(5),
+    "rounds": [0.0, 1.0], "waited": range(5), "allowance": [0.0, 0.999, 1.0, 64.0], "nodes": [3.0, 30.0],
     "sender": range(5), "beat": [-1.0, 0.0, 1.0], "weight": [0.1, 0.7, 3.0], "error": [0.0, 0.3, 2.0],
     "oldest": [-1.0, 3.0, plain_tree.FAR], "covered": [0.0, 1.0], "check": [0.0, -5.0, 2.0**52], "children": [0.0, 2.0],
 }  # fmt: skip
@@ -134,18 +134,25 @@ def random_messages(rng, nodes, degree, width):
     return rows
 
 
+def scatter(rng, epochs, latest):
+    """All epochs before ``latest``, some anywhere before it."""
+    far = rng.random(epochs.size) < 0.2
+    epochs[far] = np.floor(rng.random(far.sum()) * latest)
+    epochs %= latest
+
+
 @given(
     seed=st.integers(0, 10**6), degree=st.integers(1, 8), up=st.integers(0, 70), down=st.integers(0, 70),
-    padding=st.integers(0, 9), latest=st.sampled_from([1.0, 3.0]),
+    padding=st.integers(0, 9), latest=st.sampled_from([1.0, 3.0, 1e4, 1e14]),
 )  # fmt: skip
 @settings(max_examples=400)
 def test_any_state(seed, degree, up, down, padding, latest):
     """``latest``: all epochs are before this; before 1 are those of nodes without memory."""
     size, rng = 30, np.random.default_rng(seed)
     nodes, acting = random_tree(rng, size), rng.permutation(size)[:25]
-    nodes.epoch[:] %= latest
+    scatter(rng, nodes.epoch, latest)
     rows = random_messages(rng, nodes, degree, tree.HEADER + up + down + padding)
-    rows[:, tree.EPOCH] %= latest
+    scatter(rng, rows[1:, tree.EPOCH], latest)
     slots = np.where(rng.random(len(rows) - 1) < 0.1, 0, np.arange(1, len(rows))).astype(np.int32)
     first = acting * degree
     last = first + rng.integers(degree + 1, size=acting.size)

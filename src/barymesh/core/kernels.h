@@ -93,7 +93,7 @@ double l1_distance(Vector<const double> log_p, Vector<const double> log_q);
 void l1_distances(Vector<const Index> nodes, Vector<const bool> known, double unknown, Matrix<const double> h,
                   Matrix<const double> target, Vector<double> out);
 void move_potentials(Vector<const Index> nodes, Vector<const double> relaxation, Matrix<const double> h,
-                     Matrix<const double> target, Matrix<double> x);
+                     Matrix<const double> target, double largest, Matrix<double> x);
 void accelerated_points(Matrix<double> omega, Matrix<double> momentum, Vector<Index> last_index,
                         Vector<double> last_excess, Vector<const Index> nodes, Vector<const Index> index,
                         Vector<const double> excess, Index size, Vector<const double> scale, bool naive,

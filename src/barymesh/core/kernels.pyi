@@ -205,6 +205,8 @@ def store_messages(slots: Integers, messages: Floats, pool: Floats) -> None: ...
 # tree.cpp
 FAR: float
 NEVER_CHANGED: float
+LAST_EPOCH: float
+STRIDE: float
 HEADER_FIELDS: tuple[str, ...]
 
 def become_root(tree: Tree, row: int, epoch: float) -> None: ...
@@ -383,7 +385,9 @@ def sampled_grid_gradients(
 # methods.cpp
 def l1_distance(log_p: Floats, log_q: Floats) -> float: ...
 def l1_distances(nodes: Indices, known: Flags, unknown: float, h: Floats, target: Floats, out: Floats) -> None: ...
-def move_potentials(nodes: Indices, relaxation: Floats, h: Floats, target: Floats, x: Floats) -> None: ...
+def move_potentials(
+    nodes: Indices, relaxation: Floats, h: Floats, target: Floats, largest: float, x: Floats
+) -> None: ...
 def accelerated_points(
     omega: Floats,
     momentum: Floats,

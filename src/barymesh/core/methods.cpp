@@ -56,9 +56,9 @@ void l1_distances(Vector<const Index> nodes, Vector<const bool> known, double un
 }
 
 // x_i += relaxation_i (target_i - h_i), with its mean removed, for the rows `nodes` (b,) of all but h (b, n); `target`
-// (k, n or more).
+// (k, n or more). No x leaves [-largest, largest], whatever the targets are.
 void move_potentials(Vector<const Index> nodes, Vector<const double> relaxation, Matrix<const double> h,
-                     Matrix<const double> target, Matrix<double> x) {
+                     Matrix<const double> target, double largest, Matrix<double> x) {
     const Index n = h.columns;
     const auto work = [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row) {
@@ -68,7 +68,9 @@ void move_potentials(Vector<const Index> nodes, Vector<const double> relaxation,
             const auto step = [&](auto l) { return size * (load<double>(own_target, l) - load<double>(own_h, l)); };
             const double sum = sum_terms<double>(n, [&](auto total, auto l) { return total + step(l); });
             const double mean = sum / static_cast<double>(n);
-            for_lanes<double>(n, [&](auto l) { store(own_x, l, load<double>(own_x, l) + (step(l) - mean)); });
+            for_lanes<double>(n, [&](auto l) {
+                store(own_x, l, clipped(load<double>(own_x, l) + (step(l) - mean), largest));
+            });
         }
     };
     parallel(nodes.size, static_cast<double>(n) * 0.5, work);

@@ -236,6 +236,8 @@ NB_MODULE(kernels, m) {
     // tree.cpp
     m.attr("FAR") = FAR;
     m.attr("NEVER_CHANGED") = NEVER_CHANGED;
+    m.attr("LAST_EPOCH") = LAST_EPOCH;
+    m.attr("STRIDE") = STRIDE;
 #define QUOTED(name) #name,
     constexpr const char* fields[] = {HEADER_FIELDS(QUOTED)};
 #undef QUOTED

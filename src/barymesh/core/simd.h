@@ -105,6 +105,14 @@ INLINE Simd<T, N> splat(T value) {
         return value - Simd<T, N>{};  // minus 0: keeps the sign of zero
 }
 
+// v, or the nearest of -most and most
+template <class V>
+INLINE V clipped(V v, Element<V> most) {
+    const V top = splat<Element<V>, COUNT<V>>(most), bottom = splat<Element<V>, COUNT<V>>(-most);
+    v = v > top ? top : v;
+    return v < bottom ? bottom : v;
+}
+
 // a * b + c, rounded once where the instruction set can
 template <class V>
 INLINE V fma(V a, V b, V c) {

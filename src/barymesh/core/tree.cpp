@@ -33,7 +33,7 @@ INLINE double node_hash(Index i) {
 double epoch_after(double newest, Index i, Index beat) {
     const std::uint64_t bits = mix(mix(static_cast<std::uint64_t>(i) + 1) + static_cast<std::uint64_t>(beat + 2));
     const double fraction = static_cast<double>(static_cast<Index>(bits >> 44)) * 0x1p-20;
-    if (newest >= 1.0) return __builtin_floor(newest) + 1.0 + 0.9 * fraction;
+    if (newest >= 1.0) return smaller(__builtin_floor(newest) + 1.0 + 0.9 * fraction, LAST_EPOCH);
     return newest + (1.0 - newest) * (0.25 + 0.5 * fraction);
 }
 
@@ -41,6 +41,27 @@ double epoch_after(double newest, Index i, Index beat) {
 void forget_root(const Tree& t, Index i) {
     t.stamp[i] = -1.0, t.done[i] = 0.0, t.changed[i] = NEVER_CHANGED;
     t.late[i] = 0, t.late_stamps[i] = 0.0, t.waited[i] = 0;
+}
+
+// Whether the node in row i may begin an epoch, or follow others into one, now. If so, it is counted. However often
+// somebody asks for new epochs, the tree lasts for a while in between. When the allowance is used up, the next epoch is
+// so many activations after this one: so all nodes, which follow one another, may go on at the same time again.
+bool may_begin(const Tree& t, Index i) {
+    if (t.allowance[i] < 1.0) return false;
+    t.allowance[i] = t.allowance[i] < 2.0 ? 0.0 : t.allowance[i] - 1.0;
+    return true;
+}
+
+// Whether the node in row i believes in an epoch that a neighbour claims: one that is not far from its own, or that most
+// neighbours are close to. A node without memory knows of no epoch, and believes the more the longer it has waited for
+// its other neighbours.
+bool is_credible(const Tree& t, Index i, double epoch, const Received& received) {
+    const double own = t.epoch[i];
+    const double far = own < 1.0 ? STRIDE * static_cast<double>(Index{1} << smaller<Index>(t.age[i], 43)) : STRIDE;
+    if (epoch <= own + far) return true;
+    Index close = 0;
+    for (Index s = 0; s < received.size(); ++s) close += received[s][EPOCH] >= epoch - STRIDE;
+    return 2 * close > received.size();
 }
 
 // Chooses the parent of the node in row i from the headers of its neighbours.
@@ -51,14 +72,20 @@ void forget_root(const Tree& t, Index i) {
 void attach(const Tree& t, Index i, Index beat, const Received& received) {
     const Index me = t.id[i];
     double newest = 0.0;
-    bool missing = false;
+    bool missing = false, ahead = false;
+    t.allowance[i] = smaller(t.allowance[i] + 1.0 / EPOCH_BEATS, EPOCHS_AT_ONCE + 2.0 * t.nodes[i]);
     for (Index s = 0; s < received.size(); ++s) {
         const double* header = received[s];
-        if (header[EPOCH] > 0.0)
+        if (header[EPOCH] > 0.0) {
             // a node that leaves ends its epoch
-            newest = larger(newest, header[EPOCH] + (header[AWAY] > 0.0 ? 1.0 : 0.0));
-        else if (header[ROOT] == 0.0)
+            const double epoch = smaller(header[EPOCH] + (header[AWAY] > 0.0 ? 1.0 : 0.0), LAST_EPOCH);
+            if (is_credible(t, i, epoch, received))
+                newest = larger(newest, epoch);
+            else
+                ahead = true;
+        } else if (header[ROOT] == 0.0) {
             missing = true;
+        }
     }
     if (t.epoch[i] < 1.0 && newest >= 1.0) {
         // new, or without memory: before its crash the node may have had children in any earlier epoch
@@ -66,14 +93,16 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
     } else if (t.epoch[i] == 0.0) {
         const Index waited = t.age[i] + 1;
         become_root(t, i, 0.0);
-        if (newest == 0.0 && missing && waited <= t.patience[i]) {
+        if (newest == 0.0 && (ahead || (missing && waited <= t.patience[i]))) {
             t.age[i] = waited;
             return;
         }
         // its neighbours have no memory either, it seems
         t.epoch[i] = epoch_after(newest, me, beat);
-    } else if (newest > t.epoch[i]) {
-        become_root(t, i, newest);
+    } else if ((newest > t.epoch[i] || (ahead && t.epoch[i] >= 1.0)) && may_begin(t, i)) {
+        // towards a neighbour that is far ahead it goes in steps, the same as others who see it
+        const double step = smaller(__builtin_floor(t.epoch[i]) + STRIDE, LAST_EPOCH);
+        become_root(t, i, newest > t.epoch[i] ? newest : step);
     }
     t.age[i] += 1;
     for (Index s = 0; s < received.size(); ++s) {
@@ -81,7 +110,7 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
         if (header[EPOCH] != t.epoch[i] || header[AWAY] > 0.0 || header[PARENT] == static_cast<double>(me)) continue;
         const bool closer = header[ROOT] < t.root[i] ||
                             (header[ROOT] == t.root[i] && header[DISTANCE] + 1.0 < t.distance[i]);
-        if (closer && header[DISTANCE] < FAR) {
+        if (closer && header[DISTANCE] + 1.0 < t.nodes[i]) {
             if (header[ROOT] != t.root[i]) {
                 forget_root(t, i);
                 t.age[i] = 0;
@@ -100,7 +129,7 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
         t.quiet[i] += 1;
     else
         t.parent_beat[i] = beat_received, t.quiet[i] = 0;
-    if (t.quiet[i] > t.patience[i] && t.done[i] == 0.0) {
+    if (t.quiet[i] > t.patience[i] && t.done[i] == 0.0 && may_begin(t, i)) {
         // the path to the root is broken: find another, and wait longer from now on; once the network has converged,
         // silent neighbours may simply have stopped
         t.patience[i] *= 2;
@@ -115,8 +144,10 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
 // children still make progress, they are only slow, and the node raises its `lag`.
 //
 // In rounds no child is left out: a child is late as long as its report does not refer to the node's own target, and
-// `waited` counts the activations in which no late child has shown that it is alive. A target is taken from the parent
-// only, and the news that the network works in rounds goes up the tree too.
+// `waited` counts the activations in which no late child has shown that it is alive. The news that the network works in
+// rounds goes up the tree too.
+//
+// A target is taken from the parent only: whoever else sends a false one is not believed.
 const double* gather(const Tree& t, Index i, const Received& received, double* header, Vector<double> sums) {
     const Index me = t.id[i];
     const double hash = node_hash(me), parent = static_cast<double>(t.parent[i]);
@@ -133,7 +164,7 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
         const bool present = message[EPOCH] > 0.0, child = message[PARENT] == static_cast<double>(me);
         header[CHECK] += present ? hash - node_hash(static_cast<Index>(message[SENDER])) : MISSING_CHECK;
         bool here = present && message[EPOCH] == t.epoch[i] && message[ROOT] == t.root[i];
-        if (here && message[STAMP] > freshest && (!in_rounds || message[SENDER] == parent))
+        if (here && message[STAMP] > freshest && message[SENDER] == parent)
             freshest = message[STAMP], source = message;
         if (here && child && in_rounds && message[OLDEST] < t.stamp[i]) {
             late += 1;
@@ -166,7 +197,7 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
     if (in_rounds)
         t.waited[i] = late > 0 && late == t.late[i] && late_stamps == t.late_stamps[i] ? t.waited[i] + 1 : 0;
     else if (late < t.late[i] || (late == t.late[i] && late_stamps > t.late_stamps[i]))
-        t.lag[i] *= 2.0;
+        t.lag[i] = smaller(2.0 * t.lag[i], FAR);
     t.late[i] = late, t.late_stamps[i] = late_stamps;
     return source;
 }
@@ -176,7 +207,7 @@ void update_node(const Tree& t, Index i, Index beat, const Received& received, V
                  Vector<double> sums) {
     attach(t, i, beat, received);
     const double* source = gather(t, i, received, header, sums);
-    if (t.waited[i] > t.patience[i] && t.done[i] == 0.0) {
+    if (t.waited[i] > t.patience[i] && t.done[i] == 0.0 && may_begin(t, i)) {
         // the round cannot be completed: give it up, and wait longer from now on
         t.patience[i] *= 2;
         become_root(t, i, epoch_after(t.epoch[i], t.id[i], beat));
@@ -186,6 +217,7 @@ void update_node(const Tree& t, Index i, Index beat, const Received& received, V
     if (!source || t.parent[i] == t.id[i]) return;
     if (source[DONE] > 0.0 && source[DONE] - 1.0 <= t.changed[i]) {
         // the decision to stop was made before this node's measure changed
+        if (!may_begin(t, i)) return;
         become_root(t, i, epoch_after(t.epoch[i], t.id[i], beat));
         gather(t, i, received, header, sums);
         return;

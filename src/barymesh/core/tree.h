@@ -15,7 +15,8 @@
     FIELD(double, root) FIELD(double, distance) FIELD(Index, parent) FIELD(double, parent_beat)                    \
     FIELD(double, stamp) FIELD(Index, age) FIELD(Index, quiet) FIELD(Index, patience) FIELD(double, lag)           \
     FIELD(Index, late) FIELD(double, late_stamps) FIELD(double, changed) FIELD(double, whole)                      \
-    FIELD(double, residual) FIELD(double, done) FIELD(double, rounds) FIELD(Index, waited)
+    FIELD(double, residual) FIELD(double, done) FIELD(double, rounds) FIELD(Index, waited)                         \
+    FIELD(double, allowance) FIELD(const double, nodes)
 
 namespace barymesh {
 
@@ -33,5 +34,12 @@ struct Tree {
 // no node is further from its root, and no beat later
 constexpr double FAR = 0x1p53;
 constexpr double NEVER_CHANGED = -2.0;
+// no epoch is later; up to here its fraction keeps ten bits
+constexpr double LAST_EPOCH = 0x1p43;
+// A node follows epochs that are so much later than its own, and later ones only if most of its neighbours are there.
+constexpr double STRIDE = 64.0;
+// In a network of m nodes a node follows EPOCHS_AT_ONCE + 2 m epochs at once, and from then on each EPOCH_BEATS
+// activations after the last.
+constexpr double EPOCHS_AT_ONCE = 64.0, EPOCH_BEATS = 200.0;
 
 }  // namespace barymesh

@@ -35,8 +35,8 @@ HEADER = len(kernels.HEADER_FIELDS)
 
 
 class Tree(NamedTuple):
-    """The tree state of the hosted nodes, each field ``(k,)``: their ``id`` in the network, their ``key``, and fields
-    of TreeState."""
+    """The tree state of the hosted nodes, each field ``(k,)``: their ``id`` in the network, their ``key``, fields of
+    TreeState, and how many ``nodes`` the network has."""
 
     id: Integers
     key: Floats
@@ -59,3 +59,5 @@ class Tree(NamedTuple):
     done: Floats
     rounds: Floats
     waited: Integers
+    allowance: Floats
+    nodes: Floats

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.decentralized.inbox import Inbox
+from barymesh.methods.base import LARGEST
 from barymesh.network.topology import Network
 from barymesh.state import S, State
 
@@ -26,8 +27,6 @@ __all__ = ["LARGEST", "LIFE", "Algorithm", "AsynchronousAlgorithm", "Batch", "El
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# far beyond any potential, in units of the cost or of reg
-LARGEST = 1e12
 # activations of a node are counted from a multiple of this, a larger one each time it begins without its memory
 LIFE = 2**32
 
@@ -159,6 +158,11 @@ class AsynchronousAlgorithm(Algorithm[S]):
     def bounds(self) -> tuple[Floats, Floats]:
         """``lower, upper (width,)``: no node that works as it should sends numbers outside of these."""
         return np.full(self.width, -LARGEST), np.full(self.width, LARGEST)
+
+    def contradiction(self, sender: int, values: Floats) -> str:
+        """What is impossible in a message of the node ``sender`` whose numbers are within the bounds; empty if nothing
+        is. ``values``: all of the message ``(width,)``, or all but its private columns."""
+        return ""
 
 
 class ElasticAlgorithm(AsynchronousAlgorithm[S]):

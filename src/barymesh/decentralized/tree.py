@@ -19,6 +19,9 @@ report to the parent, and what concerns the tree to all neighbours. News that ha
 shows from time to time that it is alive. A round that cannot be completed ends with its epoch.
 
 **What is sent.** The sums are private: they go to the parent only. The header and the target go to all neighbours.
+
+**Neighbours that lie.** Whatever passes the checks on arrival (``bounds``, ``contradiction``) leads to messages that
+pass them too: docs/explanation/security.md has the proof, and says what a liar can still do.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.core import kernels, tree
-from barymesh.decentralized.algorithm import LARGEST, Batch, ElasticAlgorithm, Floats, Indices, Nodes
+from barymesh.decentralized.algorithm import Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
 from barymesh.measures import Atoms
-from barymesh.methods.base import UNKNOWN_ERROR, Contribution, Method, RoundMethod
+from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Method, RoundMethod
 from barymesh.network.topology import require_unweighted
 from barymesh.state import S, State
 
@@ -47,6 +50,10 @@ PATIENCE = 100
 # in rounds, activations after which a node shows that it is alive to all neighbours, and to those in the tree, and so
 # many more than a round takes after which it sends again what had no effect
 HEARTBEAT, ALIVE, REPEAT = 64, 20, 8
+# the reports of children may weigh more than all nodes by this share, for rounding
+ROUNDING = 1e-9
+# the checksum of a report that lacks children
+MISSING_CHECK = 2.0**52
 # the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share
 # PROGRESS of the least before for so many times round the loop
 PROGRESS, STALLED, NEGLIGIBLE = 0.5, 20, 1e-9
@@ -58,10 +65,12 @@ class TreeState(State, Generic[S]):
 
     The tree: ``epoch``, ``root``, ``distance``, ``parent``; ``parent_beat``, the parent's last, and ``quiet``, for how
     many activations it has been that; ``age``: activations with this root; ``patience``; ``lag``: how many beats a
-    child may be behind, ``late`` and ``late_stamps``: how many are later, and the sum of their stamps; ``changed``: the
-    stamp when the measure last changed. ``away``: the node does not take part. ``newcomer``: it does not count yet.
+    child may be behind, ``late`` and ``late_stamps``: how many are later, and the sum of their stamps; ``allowance``:
+    how many epochs it may still begin or follow; ``changed``: the stamp when the measure last changed. ``away``: the
+    node does not take part. ``newcomer``: it does not count yet.
 
-    About the target: ``stamp``, ``whole``, ``done``, ``residual``; ``settled``: there was a whole target at some time.
+    About the target: ``stamp``, ``whole``, ``done``, ``residual``; ``settled``: there was a whole target at some time;
+    ``agreed``: the node's own error, or in rounds its own part of the certificate, agrees that it is done.
 
     Of a root, from the last time round the loop: ``checkpoint``, its beat then; ``moved``, how far the target went
     since; ``loop``, the beats that it took; ``left`` and ``rate``, see ``_remaining``; ``best`` and ``stalled``, see
@@ -93,6 +102,7 @@ class TreeState(State, Generic[S]):
     done: Floats
     residual: Floats
     settled: Floats
+    agreed: Floats
     checkpoint: Floats
     moved: Floats
     loop: Floats
@@ -102,6 +112,7 @@ class TreeState(State, Generic[S]):
     stalled: NDArray[np.int64]
     rounds: Floats
     waited: NDArray[np.int64]
+    allowance: Floats
     solved: Floats
     solved_epoch: Floats
     begun: Floats
@@ -113,6 +124,11 @@ class TreeState(State, Generic[S]):
 # last target that the children got; and the beats when each of these was sent
 TREE_FIELDS = (tree.EPOCH, tree.ROOT, tree.DISTANCE, tree.PARENT, tree.AWAY)
 REPORT_FIELDS = (tree.EPOCH, tree.PARENT, tree.OLDEST, tree.COVERED, tree.CHECK, tree.WEIGHT, tree.ROUNDS)
+# the fields of the header that are whole numbers
+WHOLE_FIELDS = (
+    tree.SENDER, tree.AWAY, tree.ROOT, tree.DISTANCE, tree.PARENT, tree.BEAT, tree.STAMP, tree.WHOLE, tree.DONE,
+    tree.ROUNDS, tree.OLDEST, tree.COVERED, tree.CHILDREN,
+)  # fmt: skip
 SENT_TREE = slice(0, len(TREE_FIELDS))
 SENT_REPORT = slice(SENT_TREE.stop, SENT_TREE.stop + len(REPORT_FIELDS))
 SENT_STAMP, ALL_BEAT, REPORT_BEAT, STAMP_BEAT, TREE_BEAT = range(SENT_REPORT.stop, SENT_REPORT.stop + 5)
@@ -137,7 +153,12 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         # it must be. No key is 0, which stands for a message that has not come
         ranks = np.empty(nodes.size)
         ranks[nodes.network.by_centrality] = np.arange(nodes.size) - nodes.size
-        self.keys = ranks[nodes.ids]
+        self.ranks, self.keys = ranks, ranks[nodes.ids]
+        # what all nodes together weigh; the weights are relative to their average
+        self.total = max(float(nodes.size), float(nodes.weights.sum())) * (1.0 + ROUNDING)
+        self._contribution_bounds, self._target_bounds = method.contribution_bounds(), method.target_bounds()
+        self._hops: dict[int, list[float]] = {}
+        self._around: dict[int, frozenset[int]] = {}
 
     def start(self) -> TreeState[S]:
         k = self.nodes.count
@@ -153,15 +174,18 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             distance=filled(0), parent=self.nodes.ids.astype(np.int64), parent_beat=filled(-1), quiet=counts(),
             age=counts(), patience=counts(PATIENCE), lag=filled(PATIENCE), late=counts(), late_stamps=filled(0),
             changed=filled(kernels.NEVER_CHANGED), away=filled(0), newcomer=filled(0), stamp=filled(-1),
-            whole=filled(0), done=filled(0), residual=filled(UNKNOWN_ERROR), settled=filled(0), checkpoint=filled(-1),
+            whole=filled(0), done=filled(0), residual=filled(UNKNOWN_ERROR), settled=filled(0), agreed=filled(0),
+            checkpoint=filled(-1),
             moved=filled(np.inf), loop=filled(0), left=filled(UNKNOWN_ERROR), rate=filled(1),
             best=filled(np.inf), stalled=counts(),
-            rounds=filled(self.rounds is not None and self.rounds.in_rounds), waited=counts(), solved=filled(-1),
+            rounds=filled(self.rounds is not None and self.rounds.in_rounds), waited=counts(),
+            allowance=filled(np.inf), solved=filled(-1),
             solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, TREE_BEAT + 1), -np.inf),
         )  # fmt: skip
 
     def _tree(self, state: TreeState[S]) -> tree.Tree:
-        fields: Any = (getattr(state, name) for name in tree.Tree._fields[2:])
+        fields: Any = [getattr(state, name) for name in tree.Tree._fields[2:-1]]
+        fields.append(np.full(self.nodes.count, float(self.nodes.size)))
         return tree.Tree(self.nodes.ids, self.keys, *fields)
 
     def first_messages(self, state: TreeState[S]) -> Floats:
@@ -178,10 +202,13 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
             headers, sums,
         )  # fmt: skip
+        excessive = headers[:, tree.WEIGHT] + self.nodes.weights[rows] > self.total
+        if excessive.any():
+            self._leave_out_children(headers, sums, excessive)
         in_rounds = state.rounds[rows] > 0
         fresh = self._note_targets(state, rows, batch.counts, in_rounds)
         known, others = state.stamp[rows] >= 0, rows[~in_rounds]
-        free = others[(state.stamp[others] >= 0) & (state.done[others] == 0) & (state.away[others] == 0)]
+        free = others[self._moves(state, others)]
         if free.size:
             self.method.approach(state.own, free, state.target)
         if not in_rounds.any():
@@ -191,18 +218,38 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             local = self.method.local(state.own, others, state.target, known[~in_rounds])
             answer = self.rounds.respond(state.own, rows[in_rounds], state.target, known[in_rounds], fresh[in_rounds])
             contribution = _merged(in_rounds, answer, local)
+        self._compare(state, rows, in_rounds, contribution.errors)
         state.newcomer[rows[contribution.errors <= ARRIVED]] = 0.0
         messages = self._messages(state, rows, batch.counts, headers, sums, contribution)
-        for place in np.flatnonzero(state.parent[rows] == self.nodes.ids[rows]):
+        for place in np.flatnonzero((state.parent[rows] == self.nodes.ids[rows]) & ~excessive):
             act = self._next_round if in_rounds[place] else self._answer
             act(state, int(rows[place]), int(batch.counts[place]), messages[place])
         state.settled[rows] = np.maximum(state.settled[rows], state.whole[rows])
-        moving = (state.stamp[others] >= 0) & (state.done[others] == 0) & (state.away[others] == 0)
         # a root that has just turned to rounds has a target for that
-        moving &= state.rounds[others] == 0
+        moving = self._moves(state, others) & (state.rounds[others] == 0)
         if moving.any():
             self.method.advance(state.own, others, local, state.target, np.flatnonzero(moving))
         return messages
+
+    def _moves(self, state: TreeState[S], rows: Indices) -> NDArray[np.bool_]:
+        """``(b,)``: the nodes that move towards their targets: also those that are told to stop too early."""
+        working = (state.done[rows] == 0) | (state.agreed[rows] == 0)
+        return np.asarray(working & (state.stamp[rows] >= 0) & (state.away[rows] == 0))
+
+    def _compare(self, state: TreeState[S], rows: Indices, in_rounds: NDArray[np.bool_], errors: Floats) -> None:
+        """Whether what the nodes know themselves agrees with the decision to stop."""
+        state.agreed[rows] = errors <= self.tol
+        certified = rows[in_rounds & (state.done[rows] > 0)]
+        if certified.size:
+            assert self.rounds is not None
+            state.agreed[certified] = self.rounds.agrees(state.own, certified, state.target)
+
+    def _leave_out_children(self, headers: Floats, sums: Floats, chosen: NDArray[np.bool_]) -> None:
+        """The children of the ``chosen (b,)`` nodes report more weight than all nodes of the network have. While a
+        branch moves from one parent to another, that passes; otherwise one of them lies, and no sum is right."""
+        headers[chosen] = 0.0
+        headers[chosen, tree.OLDEST], headers[chosen, tree.CHECK] = -1.0, MISSING_CHECK
+        sums[chosen] = 0.0
 
     def _note_targets(
         self, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], in_rounds: NDArray[np.bool_]
@@ -242,28 +289,82 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         header[:, tree.WEIGHT] += counted
         header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], contribution.errors)
         header[:, tree.OLDEST] = np.minimum(header[:, tree.OLDEST], state.stamp[rows])
+        most = self._check_bound
+        np.clip(header[:, tree.CHECK], -most, most, out=header[:, tree.CHECK])
         kernels.write_sums_and_targets(rows, counted, sums, contribution.parts, state.target, messages)
+        weight = header[:, tree.WEIGHT, None]
+        lower, upper = self._contribution_bounds
+        np.clip(messages[:, self.private], weight * lower, weight * upper, out=messages[:, self.private])
         return messages
 
     def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
         parent, sender = messages[:, tree.PARENT], messages[:, tree.SENDER]
         return np.where(parent == sender, -1, parent).astype(np.int64)
 
+    @property
+    def _check_bound(self) -> float:
+        # every link may lack a message, and every node its children
+        return MISSING_CHECK * float(self.nodes.network.neighbours.size + self.nodes.size + 1)
+
     def bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().bounds()
-        # every link may lack a message
-        most, nodes, links = 2.0**53, float(self.nodes.size), float(self.nodes.network.neighbours.size + 1)
+        most, nodes = kernels.FAR, float(self.nodes.size)
+        in_rounds = self.rounds is not None and (self.method.final or self.rounds.in_rounds)
         for field, least, largest in (
-            (tree.SENDER, 0.0, nodes - 1), (tree.EPOCH, 0.0, most), (tree.AWAY, 0.0, 1.0),
-            (tree.ROOT, -most, most), (tree.DISTANCE, 0.0, nodes), (tree.PARENT, 0.0, nodes - 1),
+            (tree.SENDER, 0.0, nodes - 1), (tree.EPOCH, 0.0, kernels.LAST_EPOCH), (tree.AWAY, 0.0, 1.0),
+            (tree.ROOT, -nodes, -1.0), (tree.DISTANCE, 0.0, nodes - 1), (tree.PARENT, 0.0, nodes - 1),
             (tree.BEAT, -1.0, most), (tree.STAMP, -1.0, most), (tree.WHOLE, 0.0, 1.0),
-            (tree.RESIDUAL, 0.0, UNKNOWN_ERROR), (tree.DONE, 0.0, most), (tree.ROUNDS, 0.0, 1.0),
-            (tree.ERROR, 0.0, UNKNOWN_ERROR + 1e-9), (tree.OLDEST, -1.0, kernels.FAR),
-            (tree.COVERED, 0.0, 1.0), (tree.CHECK, -most, most * links), (tree.CHILDREN, 0.0, nodes),
-            (tree.WEIGHT, 0.0, LARGEST),
+            (tree.RESIDUAL, 0.0, UNKNOWN_ERROR), (tree.DONE, 0.0, most), (tree.ROUNDS, 0.0, float(in_rounds)),
+            (tree.ERROR, 0.0, UNKNOWN_ERROR + 1e-9), (tree.OLDEST, -1.0, most),
+            (tree.COVERED, 0.0, 1.0), (tree.CHECK, -self._check_bound, self._check_bound),
+            (tree.CHILDREN, 0.0, nodes - 1), (tree.WEIGHT, 0.0, self.total),
         ):  # fmt: skip
             lower[field], upper[field] = least, largest
+        down = slice(self.private.stop, self.width)
+        lower[down], upper[down] = self._target_bounds
+        least_sum, most_sum = self._contribution_bounds
+        lower[self.private], upper[self.private] = self.total * least_sum, self.total * most_sum
         return lower, upper
+
+    def contradiction(self, sender: int, values: Floats) -> str:
+        header = values[: tree.HEADER].tolist()
+        for field in WHOLE_FIELDS:
+            if not header[field].is_integer():
+                return f"{kernels.HEADER_FIELDS[field]} is {header[field]:g}, not a whole number"
+        if header[tree.SENDER] != sender:
+            return f"SENDER is {header[tree.SENDER]:g}, and the message is from {sender}"
+        graph, key = self.nodes.network, self.ranks[sender]
+        root, distance, parent = header[tree.ROOT], header[tree.DISTANCE], int(header[tree.PARENT])
+        if root == key:
+            if distance != 0 or parent != sender:
+                return f"it is its own root, with DISTANCE {distance:g} and PARENT {parent}"
+        elif root > key:
+            return f"ROOT is {root:g}, which comes after the sender's own {key:g}"
+        elif parent not in self._neighbours(sender):
+            return f"PARENT is {parent}, which is no neighbour of {sender}"
+        elif distance < self._hops_to(int(graph.by_centrality[int(root) + graph.size]))[sender]:
+            return f"DISTANCE is {distance:g}, less than the number of links to the root"
+        if header[tree.CHILDREN] > len(self._neighbours(sender)):
+            return f"CHILDREN is {header[tree.CHILDREN]:g}, more than it has neighbours"
+        if header[tree.OLDEST] > header[tree.STAMP] or header[tree.DONE] > header[tree.STAMP] + 1:
+            return "OLDEST or DONE refers to a later target than STAMP"
+        if values.size == self.width:
+            sums, weight = values[self.private], header[tree.WEIGHT]
+            lower, upper = self._contribution_bounds
+            if not ((sums >= weight * lower) & (sums <= weight * upper)).all():
+                return f"the sums are larger than WEIGHT {weight:g} allows"
+        return ""
+
+    def _neighbours(self, node: int) -> frozenset[int]:
+        if node not in self._around:
+            self._around[node] = frozenset(self.nodes.network.neighbours_of(node).tolist())
+        return self._around[node]
+
+    def _hops_to(self, root: int) -> list[float]:
+        """``(m,)``: the number of links on the shortest way from each node to the root."""
+        if root not in self._hops:
+            self._hops[root] = self.nodes.network.hops_from(root).tolist()
+        return self._hops[root]
 
     def _answer(self, state: TreeState[S], row: int, beat: int, message: Floats) -> None:
         """The root's part: a new target from the sums over the tree, into the state and the message."""
@@ -274,11 +375,13 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             # the tree covers some nodes only: the old target is better than one from these
             return
         complete = bool(header[tree.OLDEST] >= state.checkpoint[row])
-        average = message[self.private] / header[tree.WEIGHT]
+        average = self._average(message)
         answer = self.method.root(state.own, row, average, state.target[row], float(state.loop[row]), complete)
+        if not _is_finite(answer):
+            return
         if complete:
             left = state.moved[row] + header[tree.ERROR] + answer.remaining
-            known = header[tree.CHECK] == 0 and state.whole[row] > 0
+            known = bool(header[tree.CHECK] == 0 and state.whole[row] > 0)
             state.residual[row] = self._remaining(state, row, float(left)) if known else UNKNOWN_ERROR
             # nodes that have stopped do not follow this move any more
             close = self.tol > 0 and state.residual[row] + answer.moved <= self.tol
@@ -317,14 +420,17 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         whole = bool(header[tree.CHECK] == 0)
 
         def enough(left: float) -> bool:
-            state.residual[row] = self._remaining(state, row, left) if whole else UNKNOWN_ERROR
+            known = whole and np.isfinite(left)
+            state.residual[row] = self._remaining(state, row, left) if known else UNKNOWN_ERROR
             return bool(self.tol > 0 and state.residual[row] <= self.tol)
 
         answer = self.rounds.order(
-            state.own, row, message[self.private] / header[tree.WEIGHT],
+            state.own, row, self._average(message),
             state.target[row] if state.stamp[row] >= 0 else None,
             float(header[tree.WEIGHT]), float(header[tree.ERROR]), enough,
         )  # fmt: skip
+        if not _is_finite(answer):
+            return
         if answer.decided:
             # measures that change from now on were not part of the decision
             state.checkpoint[row] = state.stamp[row]
@@ -337,11 +443,16 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def _publish(self, state: TreeState[S], row: int, beat: int, message: Floats, target: Floats, whole: bool) -> None:
         """The root has a new target: into its state, and into its message."""
+        target = np.clip(target, *self._target_bounds)
         state.target[row], state.stamp[row], state.whole[row] = target, beat, float(whole)
         message[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE, tree.ROUNDS]] = (
             beat, state.whole[row], state.residual[row], state.done[row], state.rounds[row],
         )  # fmt: skip
         message[self.private.stop :] = target
+
+    def _average(self, message: Floats) -> Floats:
+        """The sums over the weight of all nodes in them; rounding may have moved it over its bounds."""
+        return np.asarray(np.clip(message[self.private] / message[tree.WEIGHT], *self._contribution_bounds))
 
     def recipients(self, state: TreeState[S], batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
         rows = batch.rows
@@ -427,7 +538,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def stopped(self, state: TreeState[S]) -> NDArray[np.bool_]:
         # a node that knows that another has left is in a later epoch than that node was in
         left_in = np.max(state.epoch[state.away > 0], initial=0.0)
-        return (state.done > 0) & (state.epoch > left_in) | (state.away > 0)
+        return (state.done > 0) & (state.agreed > 0) & (state.epoch > left_in) | (state.away > 0)
 
     def node_errors(self, state: TreeState[S]) -> Floats:
         """A node's own distance from the target, and what the root found when a target had last gone round the whole
@@ -450,6 +561,11 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def known_atoms(self, state: TreeState[S], rows: Indices) -> list[Atoms] | None:
         return self.method.known_atoms(state.own, rows)
+
+
+def _is_finite(answer: Answer) -> bool:
+    """Reports that no honest nodes can have made may have no answer."""
+    return bool(np.isfinite(answer.target).all() and np.isfinite(answer.moved) and np.isfinite(answer.remaining))
 
 
 def _merged(chosen: NDArray[np.bool_], some: Contribution, others: Contribution) -> Contribution:

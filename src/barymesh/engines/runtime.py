@@ -22,15 +22,16 @@ from numpy.typing import NDArray
 
 from barymesh import readers as read
 from barymesh.checks import real_number
-from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes
+from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Batch, Nodes
 from barymesh.decentralized.build import build_algorithm
-from barymesh.decentralized.host import Host
+from barymesh.decentralized.host import Host, Outgoing
 from barymesh.engines.node_memory import NodeMemory
 from barymesh.engines.socket_transport import SocketTransport
-from barymesh.errors import OptionError
+from barymesh.errors import NumericalError, OptionError
 from barymesh.io.slot_file import SlotFile
 from barymesh.problem import Problem
 from barymesh.result import tv_bound
+from barymesh.transport.admission import Tolerance
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
 from barymesh.transport.subscriber import Neighbour
@@ -112,32 +113,39 @@ class Runtime:
     ``began``: when the run began, in seconds since 1970: from it, and the pace, nodes compute how often the others have
     acted. ``state_file``: where the nodes' memory is kept, None to keep none; that of another network is replaced.
     ``about``: what else the memory depends on. ``sync``: it survives a power cut too. ``incarnation``: of nodes without
-    memory; by default a random one.
+    memory; by default a random one. ``tolerance`` of bad messages.
     """
 
     def __init__(
         self, algorithm: AsynchronousAlgorithm[Any], problem: Problem, place: Place, pace: Pace, *,
         began: float | None = None, state_file: Path | None = None, about: str = "", sync: bool = False,
-        incarnation: int | None = None,
+        incarnation: int | None = None, tolerance: Tolerance | None = None,
     ) -> None:  # fmt: skip
         elapsed = 0.0 if began is None else time.time() - began
         # from here on the wall clock may jump: only the steady one is used
         self._began = time.monotonic() - elapsed
         self.pace = pace
         life = new_incarnation() if incarnation is None else incarnation
-        message_format = MessageFormat(place.run, *algorithm.bounds(), private=algorithm.private)
+        message_format = MessageFormat(
+            place.run, *algorithm.bounds(), private=algorithm.private, contradiction=algorithm.contradiction
+        )
         nodes = algorithm.nodes
-        self.links = Links(nodes.ids.tolist(), place.endpoint, place.neighbours, message_format, curve=place.curve)
+        self.links = Links(
+            nodes.ids.tolist(), place.endpoint, place.neighbours, message_format, curve=place.curve, tolerance=tolerance
+        )
         self.transport = SocketTransport(nodes, self.links, algorithm.width, life)
         self.host = Host(algorithm, self.transport, problem, life)
         self.memory = NodeMemory(self.host, self.transport, about, place.run)
         self._stop = asyncio.Event()
         self._random = np.random.default_rng()
+        # the last memory that led to messages which could be sent
+        self._kept: bytes | None = None
         self.store = None if state_file is None else SlotFile(state_file, len(self.memory.pack()), sync=sync)
         try:
             if self.store is not None and (kept := self.store.read()) is not None:
                 if self.memory.is_of_this_run(kept):
                     self.memory.unpack(kept)
+                    self._kept = kept
                     _log.info("continuing after %d activations", self.host.activations)
                 else:
                     self.store.clear(len(self.memory.pack()))
@@ -172,10 +180,12 @@ class Runtime:
             if self.links.outdated:
                 self._begin_anew()
             batch = self.host.batch(self._usual())
-            messages = self.host.activate(batch)
-            if self.store is not None:
-                self.store.write(self.memory.pack())
-            self.host.send(batch, messages)
+            outgoing = self.host.activate(batch)
+            if self._publishable(batch, outgoing):
+                if self.store is not None:
+                    self._kept = self.memory.pack()
+                    self.store.write(self._kept)
+                self.host.send(batch, outgoing)
             converged = (converged or now) if self.host.stopped.all() else None
             reason = self._stop_reason(now - started, duration, converged and now - converged, linger)
             if report is not None and (now - reported >= every or reason is not None):
@@ -191,6 +201,21 @@ class Runtime:
         incarnation = new_incarnation()
         self.host.begin(incarnation)
         self.transport.begin(incarnation)
+        self._kept = None
+
+    def _publishable(self, batch: Batch, outgoing: Outgoing) -> bool:
+        """Whether the neighbours would accept the messages. If not, nothing is kept of what led to them, neither on
+        disk nor in memory. NumericalError if the nodes' own measures are to blame."""
+        try:
+            self.transport.check(batch, outgoing.messages)
+        except NumericalError as error:
+            if self._kept is None or not self.transport.arrived.any():
+                raise
+            _log.error("%s The nodes go back to where they were, and drop what their neighbours have sent.", error)
+            self.memory.unpack(self._kept)
+            self.transport.arrived[:] = False
+            return False
+        return True
 
     def snapshot(self) -> Snapshot:
         """What the nodes know now."""

@@ -46,6 +46,11 @@ class SocketTransport(Transport):
         slots = np.where(self.arrived[self.slots], self.slots, NO_MESSAGE).astype(np.int32)
         return ListedInbox(self.rows, self.width, slots, self.ends[rows], self.ends[rows + 1])
 
+    def check(self, batch: Batch, messages: Floats) -> None:
+        """NumericalError unless neighbours would accept the messages ``(b, width)``."""
+        for row, message in zip(batch.rows, messages, strict=True):
+            self.links.format.require_sendable(int(self.nodes.ids[row]), message)
+
     def send(
         self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: NDArray[np.bool_] | None = None
     ) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# far beyond any potential, in units of the cost or of reg
+LARGEST = 1e12
 # the largest L1 distance of two measures; also stands for one that is not known
 UNKNOWN_ERROR = 2.0
 
@@ -67,6 +69,14 @@ class Method(ABC, Generic[S]):
     up: int
     down: int
     final: bool
+
+    def contribution_bounds(self) -> tuple[Floats, Floats]:
+        """``lower, upper (up,)``: no contribution has numbers outside of these, nor has an average of them."""
+        return np.full(self.up, -LARGEST), np.full(self.up, LARGEST)
+
+    def target_bounds(self) -> tuple[Floats, Floats]:
+        """``lower, upper (down,)``: no target has numbers outside of these."""
+        return np.full(self.down, -LARGEST), np.full(self.down, LARGEST)
 
     @abstractmethod
     def start(self, count: int) -> S:
@@ -143,6 +153,11 @@ class RoundMethod(Method[S]):
         """In rounds, the answer of the root, the node in ``row``, to the ``average (up,)`` of contributions that all
         refer to its last ``target (down,)``, if there is one yet. ``weight``: the sum of the nodes' weights; ``error``:
         their largest."""
+
+    @abstractmethod
+    def agrees(self, state: S, rows: Indices, targets: Floats) -> NDArray[np.bool_]:
+        """``(b,)``: whether the last targets of the nodes in the ``rows (b,)``, rows of ``targets (k, down)``, are
+        those that they have themselves solved their transports to, for the certificate."""
 
     @abstractmethod
     def gaps(self, targets: Floats) -> Floats:

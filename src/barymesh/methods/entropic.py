@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.measures import Atoms
-from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
+from barymesh.methods.base import LARGEST, UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
 from barymesh.methods.self_transport import SelfTransport
 from barymesh.problem import Problem
 from barymesh.state import State
@@ -104,7 +104,7 @@ class Entropic(Method[EntropicState]):
         # what is known by samples is computed from all of them, which takes long, and grows with every activation
         for _ in range(LOCAL_STEPS if self.final else 0):
             h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
-            kernels.move_potentials(rows, np.ones_like(state.relaxation), h, targets, state.x)
+            kernels.move_potentials(rows, np.ones_like(state.relaxation), h, targets, LARGEST, state.x)
 
     def local(self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
         state.drawn[rows] += 1
@@ -121,7 +121,7 @@ class Entropic(Method[EntropicState]):
     ) -> None:
         h = contribution.parts[0]
         kernels.move_potentials(
-            rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, state.x
+            rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, LARGEST, state.x
         )
 
     def root(
@@ -137,7 +137,7 @@ class Entropic(Method[EntropicState]):
         if complete:
             self._adapt(state, row, correction, remaining, q)
             state.correction[row] = correction
-        new = mean - state.gain[row] * correction
+        new = np.clip(mean - state.gain[row] * correction, -LARGEST, LARGEST)
         return Answer(new, kernels.l1_distance(new, target), remaining)
 
     def _adapt(self, state: EntropicState, row: int, correction: Floats, drift: float, q: Floats) -> None:

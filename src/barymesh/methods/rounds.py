@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
-from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
+from barymesh.methods.base import LARGEST, UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.methods.entropic import Entropic, EntropicState
 from barymesh.methods.response import Response
 from barymesh.methods.self_transport import SelfTransport
@@ -109,7 +109,7 @@ class RoundsState(EntropicState):
     ``origin``, the target that it has; ``move``, ``G (h - origin) - x``, and ``matrix (k, n, n)``, G, where they are
     sent. Each ``(k,)``: ``value`` of its dual function at x and ``upper``, the bound; ``damping`` of the matrix and
     ``stage`` of the regularisation, and those of the base; ``valid``, whether all this belongs to the present x and
-    measure.
+    measure. ``certified (k, n)``: the target of its last certificate, NaN before the first.
 
     Of a root: ``phase``; of the last step that was kept, ``base_merit``, ``base_spread``, ``base_mean (k, n)`` and
     ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then; ``kept``, how many were.
@@ -135,6 +135,7 @@ class RoundsState(EntropicState):
     counted: Floats = field(kw_only=True)
     kept: NDArray[np.int64] = field(kw_only=True)
     base_stage: NDArray[np.int64] = field(kw_only=True)
+    certified: Floats = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,21 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             self._transports[stage] = SelfTransport(replace(self.problem, reg=self.regs[stage]))
         return self._transports[stage]
 
+    def contribution_bounds(self) -> tuple[Floats, Floats]:
+        lower, upper = super().contribution_bounds()
+        stage, square = 2 * self.points + 2, 2 * self.points + 3
+        lower[[stage, square]], upper[[stage, square]] = 0.0, (self.last_stage, self.last_stage**2)
+        return lower, upper
+
+    def target_bounds(self) -> tuple[Floats, Floats]:
+        lower, upper = super().target_bounds()
+        lower[self.points :], upper[self.points :] = 0.0, 1.0
+        for name, most in (
+            (Order.DAMPING, MOST_DAMPING), (Order.STAGE, float(self.last_stage)), (Order.GAP, LARGEST)
+        ):  # fmt: skip
+            upper[self.points + name] = most
+        return lower, upper
+
     def start(self, count: int) -> RoundsState:
         n, sent = self.points, self.points if self.newton else 0
 
@@ -215,7 +231,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             origin=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
             stage=np.zeros(count, dtype=np.int64), valid=np.zeros(count, dtype=bool),
             phase=np.zeros(count, dtype=np.int64), kept=np.zeros(count, dtype=np.int64),
-            base_stage=np.zeros(count, dtype=np.int64),
+            base_stage=np.zeros(count, dtype=np.int64), certified=np.full((count, n), np.nan),
         )  # fmt: skip
 
     # between rounds: as in Entropic, with nothing in the further columns
@@ -297,13 +313,14 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         elif order[Order.LENGTH] > 0:
             x = self._approached(measure, stage, x, t)
         new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
-        state.x[row] = (x - x.mean()) * (self.regs[stage] / self.regs[new])
+        state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -LARGEST, LARGEST)
         damping = float(np.clip(order[Order.DAMPING], LEAST_DAMPING, MOST_DAMPING))
         state.stage[row], state.damping[row], state.valid[row] = new, damping, False
         state.upper[row] = 0.0
         if self.newton:
             state.origin[row] = t
         if order[Order.CERTIFY] > 0:
+            state.certified[row] = t
             self._evaluate(state, np.array([row]))
             oracle, one = self.oracle(new), np.array([measure])
             p = np.exp(t - t.max())
@@ -492,7 +509,11 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         """Where the nodes are to move: to where the potentials sum to zero, as far as can be foreseen. ``last``: the
         target that they have."""
         if self.newton:
-            found = last + np.linalg.solve(report.matrix, report.move)
+            try:
+                found = last + np.linalg.solve(report.matrix, report.move)
+            except np.linalg.LinAlgError:
+                # honest matrices have an inverse, and so has their average
+                found = np.full(self.points, np.nan)
             if np.isfinite(found).all():
                 return np.asarray(found)
         return report.mean - self.self_transport(report.stage).response(report.mean, report.drift)
@@ -507,8 +528,12 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
     def change(self, state: EntropicState, row: int, measure: int) -> None:
         assert isinstance(state, RoundsState)
         super().change(state, row, measure)
-        # it begins anew from the potential that it has
-        state.valid[row] = False
+        # it begins anew from the potential that it has, and nothing is certified of the new measure
+        state.valid[row], state.certified[row] = False, np.nan
+
+    def agrees(self, state: EntropicState, rows: Indices, targets: Floats) -> NDArray[np.bool_]:
+        assert isinstance(state, RoundsState)
+        return np.asarray((state.certified[rows] == targets[rows, : self.points]).all(axis=1))
 
     def gaps(self, targets: Floats) -> Floats:
         return targets[:, self.points + Order.GAP]

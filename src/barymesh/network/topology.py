@@ -187,20 +187,24 @@ class Network:
         The number of hops is the largest found by breadth-first searches from a few nodes, each as far as possible from
         the centre found so far; on trees, grids and cycles that is exact. Takes time O(E).
         """
-        from scipy.sparse.csgraph import dijkstra
-
-        links, numbers = adjacency(self.size, self.edges), np.arange(self.size)
+        numbers = np.arange(self.size)
         farthest, source = np.zeros(self.size), 0
         searched: set[int] = set()
         while source not in searched and len(searched) < SEARCHES:
             searched.add(source)
-            hops = dijkstra(links, unweighted=True, indices=source)
+            hops = self.hops_from(source)
             farthest = np.maximum(farthest, hops)
             ranked = np.lexsort((numbers, -self.degrees, farthest))
             centre = int(ranked[0])
             # the next search is from the centre, and the one after it from the node that is farthest from there
             source = int(np.argmax(hops)) if centre in searched else centre
         return ranked
+
+    def hops_from(self, node: int) -> Floats:
+        """The number of edges on the shortest way from the node to every node, ``(m,)``; infinite if there is none."""
+        from scipy.sparse.csgraph import dijkstra
+
+        return np.asarray(dijkstra(adjacency(self.size, self.edges), unweighted=True, indices=node))
 
     @cached_property
     def positions(self) -> Floats:

@@ -188,6 +188,10 @@ class Links:
         are published."""
         self._own, self._continued = (incarnation, sequence), True
 
+    def admission(self, name: str) -> Admission:
+        """What decides which frames of a neighbour are used."""
+        return self._links[name].admission
+
     def newest(self) -> dict[int, Message]:
         """By node, the newest message among those that have arrived since the last call."""
         newest, self._newest = self._newest, {}
@@ -247,7 +251,7 @@ class Links:
         """Admit a new neighbour, and receive from it."""
         self._check(neighbour)
         admission = Admission(neighbour.name, neighbour.nodes, self.format, self._tolerance, self._marks)
-        link = Link(neighbour, min(self.nodes), admission, self._curve, self._timing, self._queue, self._deliver)
+        link = Link(neighbour, min(self.nodes), admission, self._curve, self._timing, self._queue, self.deliver)
         if neighbour.public_key is not None:
             self._admitted.admit(neighbour.public_key, neighbour.name)
         self._links[neighbour.name] = link
@@ -318,7 +322,8 @@ class Links:
         await link.run(context)
         self._start(self._cut_off(link))
 
-    def _deliver(self, message: Message) -> None:
+    def deliver(self, message: Message) -> None:
+        """Take a message that has been accepted."""
         self._newest[message.sender] = message
         self._arrived.set()
 

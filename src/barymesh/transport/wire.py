@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -65,6 +66,7 @@ class Reason(StrEnum):
     SENDER = "from a node that this peer does not host"
     NOT_FINITE = "values that are not finite"
     OUT_OF_RANGE = "values out of range"
+    CONTRADICTION = "values that contradict one another, or the network file"
     STALE = "older than a message received before, or of an incarnation that was not announced"
     BROKEN = "a frame that is too large, or a breach of protocol"
 
@@ -113,17 +115,26 @@ class Message:
         return vector
 
 
+Contradiction = Callable[[int, Floats], str]
+
+
+def _no_contradiction(sender: int, values: Floats) -> str:
+    return ""
+
+
 @dataclass(frozen=True, eq=False)
 class MessageFormat:
     """What every message of a run has: the id of its ``run``, and numbers between ``lower`` and ``upper (width,)``
     (infinite: no bound). The columns ``private`` are for one receiver only. ``versions``: the oldest and the newest
-    version of the format that this peer speaks."""
+    version of the format that this peer speaks. ``contradiction``: called with the sender and the values that are sent,
+    says what is impossible in them, see ``AsynchronousAlgorithm``."""
 
     run: str
     lower: Floats
     upper: Floats
     private: slice = field(default_factory=lambda: NONE)
     versions: tuple[int, int] = VERSIONS
+    contradiction: Contradiction = _no_contradiction
 
     def __post_init__(self) -> None:
         if not (self.run.isascii() and self.run.isprintable() and 0 < len(self.run) <= RUN_LENGTH):
@@ -180,14 +191,18 @@ class MessageFormat:
             raise OptionError(f"Node {sender} sends an array {values.shape}; messages of this run are ({self.width},).")
         if not with_private:
             values = self._public(values)
+        self.require_sendable(sender, values)
+        return encode(self.run, sender, incarnation, sequence, values, with_private=with_private)
+
+    def require_sendable(self, sender: int, values: Floats) -> None:
+        """NumericalError if neighbours would refuse these values: a vector ``(width,)``, or its public columns."""
         try:
-            self._check(values, with_private)
+            self._check(sender, values, values.size == self.width)
         except BadMessageError as error:
             raise NumericalError(
                 f"Node {sender} has {error}. Nothing was sent. Check its measure for extreme coordinates, or use a "
                 "larger reg."
             ) from None
-        return encode(self.run, sender, incarnation, sequence, values, with_private=with_private)
 
     def decode(self, frame: bytes) -> Message:
         """The message of this run in the frame. BadMessageError, and no other error, if it has none. The values are
@@ -222,14 +237,16 @@ class MessageFormat:
         return Message(sender, incarnation, sequence, values.astype(np.float64, copy=False), missing)
 
     def check(self, message: Message) -> None:
-        """BadMessageError unless every value that was sent is within its bounds."""
-        self._check(message.values, message.values.size == self.width)
+        """BadMessageError unless every value that was sent is within its bounds, and possible beside the others."""
+        self._check(message.sender, message.values, message.values.size == self.width)
 
-    def _check(self, values: Floats, with_private: bool) -> None:
+    def _check(self, sender: int, values: Floats, with_private: bool) -> None:
         lower, upper = self._bounds[with_private]
         # a NaN is on neither side of a bound
         within = (values >= lower) & (values <= upper)
         if within.all():
+            if impossible := self.contradiction(sender, values):
+                raise BadMessageError(Reason.CONTRADICTION, impossible)
             return
         column = int(np.argmin(within))
         reason = Reason.OUT_OF_RANGE if np.isfinite(values).all() else Reason.NOT_FINITE

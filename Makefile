@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs soak fuzz lint format bench quick-bench clean
+.PHONY: demo test docs soak fuzz lint format lock bench quick-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -35,6 +35,16 @@ lint: $(VENV)/.linting
 format: $(VENV)/.linting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# the exact packages of the image, with their hashes: newer ones with the next `make lock`
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --no-emit-index-url --python-version 3.12 \
+	--python-platform linux --custom-compile-command "make lock"
+lock: $(BIN)/python
+	$(PIP) uv
+	$(LOCK) pyproject.toml --extra images --extra parquet --extra peers --extra privacy -o deploy/docker/requirements.txt
+	$(BIN)/python -c "import tomllib; print('cmake', 'ninja', \
+	  *tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
+	  | $(LOCK) - -o deploy/docker/build-requirements.txt
 
 bench: $(VENV)/.benching
 	$(BIN)/python -m benchmarks --output benchmarks/results

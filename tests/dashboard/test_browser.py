@@ -246,7 +246,10 @@ def test_a_killed_node_is_shown_dead_within_five_seconds(browser, tmp_path):
 def test_with_a_token_and_that_the_page_says_that_the_dashboard_has_ended(browser, tmp_path):
     context = browser.new_context()
     page = context.new_page()
-    with serving(tmp_path, "--token", "only-for-friends") as address:
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text("only-for-friends")
+    with serving(tmp_path, "--token-file", token) as address:
         page.goto(address.partition("?")[0])
         assert "A token is needed" in page.text_content("body")
         page.goto(address)

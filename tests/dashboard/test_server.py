@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import re
 import socket
 from urllib.parse import urlsplit
 
 import pytest
 
+from barymesh.dashboard import server
+from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.server import AccessPolicy
-from barymesh.errors import OptionError
+from barymesh.errors import FileError, OptionError
 from tests.dashboard.serving import serving
 
 TOKEN = "a-token_of-some-length"
@@ -40,7 +44,10 @@ def open_address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def locked_address(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("empty"), "--host", "0.0.0.0", "--token", TOKEN) as address:
+    path = tmp_path_factory.mktemp("secret") / "token"
+    path.touch(mode=0o600)
+    path.write_text(f"{TOKEN}\n")
+    with serving(tmp_path_factory.mktemp("empty"), "--host", "0.0.0.0", "--token-file", path) as address:
         yield address
 
 
@@ -104,3 +111,67 @@ def test_there_is_no_door_to_others_without_a_token():
     for bad in ("short", "with spaces; and more"):
         with pytest.raises(OptionError, match="8 or more letters"):
             AccessPolicy.checked("0.0.0.0", 0, bad)
+
+
+def test_the_token_is_no_argument(tmp_path, monkeypatch):
+    """Every user of a machine can see the arguments of all processes."""
+    path = tmp_path / "token"
+    monkeypatch.delenv("BARYMESH_DASHBOARD_TOKEN", raising=False)
+    assert AccessPolicy.token_from(None) is None
+    monkeypatch.setenv("BARYMESH_DASHBOARD_TOKEN", "from-the-environment")
+    assert AccessPolicy.token_from(None) == "from-the-environment"
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    assert AccessPolicy.token_from(path) == TOKEN
+    path.chmod(0o640)
+    with pytest.raises(OptionError, match="chmod 600"):
+        AccessPolicy.token_from(path)
+    with pytest.raises(FileError, match="cannot be read"):
+        AccessPolicy.token_from(tmp_path / "none")
+
+
+@pytest.mark.parametrize("path", [*PATHS[:2], "/nothing"])
+def test_no_other_page_may_frame_it_and_only_our_scripts_run(open_address, locked_address, path):
+    for address in (open_address, locked_address):
+        _, headers, text = asked(address, path)
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        (policy,) = headers.get_all("Content-Security-Policy")
+        assert policy.startswith("default-src 'none'")
+        assert "frame-ancestors 'none'" in policy
+        if path == "/" and address == open_address:
+            (nonce,) = re.findall(r"script-src 'self' 'nonce-([^']+)' 'unsafe-eval';", policy)
+            assert text.count("<script") == text.count(f'<script nonce="{nonce}"') > 3
+            assert nonce not in asked(address, path)[2]
+
+
+def raw(address, request):
+    """The answer to these bytes, and what is left when the server has closed the connection."""
+    with socket.create_connection(("127.0.0.1", urlsplit(address).port), timeout=20) as connection:
+        connection.sendall(request)
+        return connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize(
+    "headers", [b"", b"Host: localhost\r\nHost: localhost\r\n", b"Host: localhost\r\nX: " + b"x" * 20_000 + b"\r\n"]
+)
+def test_requests_without_a_host_with_two_and_with_too_many_headers(open_address, headers):
+    answer = raw(open_address, b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+
+
+def test_idle_clients_are_disconnected(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "IDLE", 0.3)
+
+    async def work():
+        over, ready = asyncio.Event(), asyncio.Future()
+        serving = asyncio.create_task(server.serve(FolderSource(tmp_path), AccessPolicy(), ready.set_result, over))
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(await ready).port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: local")
+        closed = await asyncio.wait_for(reader.read(), 20)
+        over.set()
+        writer.close()
+        await serving
+        return closed
+
+    assert asyncio.run(work()) == b""

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from importlib.resources import files
 from pathlib import Path
@@ -16,17 +17,20 @@ import jsonschema
 import numpy as np
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import barymesh as bm
 from barymesh.peers.network_file import SECRET, NewNode
 from barymesh.peers.status import query
 from barymesh.resources.cores import ONE_THREAD
-from tests.packages import EXTRAS_OF_PROJECT
+from tests.packages import EXTRAS_OF_PROJECT, PROJECT, needed_by
 from tests.peers.cluster import until
 from tests.peers.test_node import free_ports
 
 # a guard against hanging
 PATIENCE = 240
+NODE_EXTRAS = ("images", "parquet", "peers", "privacy")
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "deploy" / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
@@ -70,9 +74,41 @@ def test_a_build_gets_what_it_copies_and_nothing_private():
         assert any(fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in allowed), name
 
 
-def test_the_image_has_the_extras_of_a_node():
-    (installed,) = [extras for _, rest in instructions() for extras in re.findall(r"whl\)\[(.*?)\]", rest)]
-    assert {"images", "parquet", "peers", "privacy"} == set(installed.split(",")) <= set(EXTRAS_OF_PROJECT)
+def locked(name):
+    """The packages of a lock file: each with its version and hashes, and nothing else."""
+    text = "".join(line for line in (DOCKER / name).read_text().splitlines(True) if not line.startswith("#"))
+    found = {}
+    for entry in text.replace("\\\n", "").splitlines():
+        package, *hashes = entry.split()
+        assert hashes, entry
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), entry
+        package, version = package.split("==")
+        found[canonicalize_name(package)] = version
+    return found
+
+
+def test_what_is_installed_is_locked_by_hashes_and_enough_for_a_node():
+    """Both files fit what pyproject.toml asks for, all the way down."""
+    commands = [part.strip() for word, rest in instructions() if word == "RUN" for part in rest.split("&&")]
+    installs = [part for part in commands if "pip install" in part or "pip wheel" in part]
+    assert all("--require-hashes" in part or "--no-deps" in part for part in installs), installs
+    assert not [part for part in installs if "pip wheel" in part and "--no-build-isolation" not in part]
+    assert any(part.endswith("pip check") for part in commands)
+    node, build = locked("requirements.txt"), locked("build-requirements.txt")
+    wanted = PROJECT["dependencies"] + [one for extra in NODE_EXTRAS for one in EXTRAS_OF_PROJECT[extra]]
+    system = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for found, requirements in ((node, wanted), (build, system)):
+        for one in map(Requirement, requirements):
+            assert one.specifier.contains(found[canonicalize_name(one.name)]), one
+    assert {"cmake", "ninja"} <= set(build)
+    # those of other systems are left out
+    missing = set(needed_by([*PROJECT["dependencies"], f"barymesh[{','.join(NODE_EXTRAS)}]"])) - set(node)
+    assert missing <= {"colorama", "cffi", "pycparser"}
+
+
+def test_both_stages_have_one_base_which_a_build_may_name_by_digest():
+    bases = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
+    assert bases == ["${PYTHON_IMAGE}"] * 2
 
 
 def test_compose_understands_the_file():

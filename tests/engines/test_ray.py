@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import pytest
 import ray
 
 import barymesh as bm
+from barymesh.engines.ray import ONE_MACHINE
 from barymesh.errors import MeasureError, OptionError
 from barymesh.metrics import total_variation
 from tests.docs.blocks import ROOT
@@ -34,6 +36,17 @@ def cluster():
     with connected(None, 2):
         yield ray.get_runtime_context().gcs_address
     assert not ray.is_initialized()
+
+
+def test_a_cluster_of_our_own_listens_on_this_machine_only(cluster):
+    """Where the operating system has more than one address for this machine, the others are closed."""
+    (machine,) = ray.nodes()
+    assert machine["NodeManagerAddress"] == "127.0.0.1"
+    ports = [machine["NodeManagerPort"], machine["ObjectManagerPort"], int(cluster.rpartition(":")[2])]
+    for port in ports:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        with pytest.raises((ConnectionRefusedError, TimeoutError)):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
 
 
 def run(measures=MEASURES, **options):
@@ -188,8 +201,8 @@ def test_nobody_gets_in_without_the_token(cluster, tmp_path):
         with connected(sys.argv[1], 1) as own:
             print("in", own)
     """
-    # one attempt; and no token in the home folder
-    common = {"RAY_NUM_REDIS_GET_RETRIES": "1", "HOME": str(tmp_path)}
+    # one attempt, at the loopback address; and no token in the home folder
+    common = {"RAY_NUM_REDIS_GET_RETRIES": "1", "HOME": str(tmp_path), ONE_MACHINE: "0"}
     tokens = [os.environ["RAY_AUTH_TOKEN"], "0" * 64, None]
     started = [python(code, cluster, **common, **({"RAY_AUTH_TOKEN": token} if token else {})) for token in tokens]
     (right, _), (wrong, why_wrong), (without, why_without) = [one.communicate(timeout=120) for one in started]

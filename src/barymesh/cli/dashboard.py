@@ -42,8 +42,12 @@ def dashboard(
     host: Annotated[str, typer.Option(help="The address to serve at. Beyond this machine a token is needed.")] = (
         "127.0.0.1"
     ),
-    token: Annotated[
-        str | None, typer.Option(help="What visitors must show. Default: none on this machine, else a new one.")
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file that only you can read, with the token that visitors must show. Default: the environment "
+            "variable BARYMESH_DASHBOARD_TOKEN; else none on this machine, and a new one beyond it."
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
@@ -70,7 +74,8 @@ def dashboard(
         with needs("dashboard"):
             from barymesh.dashboard.server import AccessPolicy, serve
 
-        source, policy = source_of(what or ["out"]), AccessPolicy.checked(host, port, token)
+        source = source_of(what or ["out"])
+        policy = AccessPolicy.checked(host, port, AccessPolicy.token_from(token_file))
 
         async def until_over() -> None:
             over, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -154,7 +159,8 @@ def _keep_open(beside: subprocess.Popen[bytes]) -> None:
 
 def _announce(address: str, browser: bool) -> None:
     print(f"Dashboard: {address}", flush=True)
-    if browser and _has_screen():
+    # an address with a token would be an argument of the browser, which every user of the machine can see
+    if browser and _has_screen() and "?token=" not in address:
         import webbrowser
 
         webbrowser.open(address)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,16 @@ SIGNS = {
 # which rows of the table come first
 URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.CUT_OFF, NodeState.WAITING, NodeState.ASLEEP, NodeState.UNKNOWN)
 STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
-PAGE = Environment(autoescape=True).from_string(TEMPLATE)
+
+
+def with_nonce(scripts: str, nonce: str) -> str:
+    """The scripts of Bokeh, each of which begins a line, with the nonce that lets the browser run them."""
+    return re.sub(r"^(\s*)<script\b", rf'\1<script nonce="{nonce}"', scripts, flags=re.MULTILINE)
+
+
+_environment = Environment(autoescape=True)
+_environment.filters["with_nonce"] = with_nonce
+PAGE = _environment.from_string(TEMPLATE)
 
 
 def make_page(document: Document, poller: ScenePoller) -> None:

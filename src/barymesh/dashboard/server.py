@@ -9,37 +9,53 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import os
 import re
 import secrets
 import signal
 import socket
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from barymesh.dashboard.page import make_page
 from barymesh.dashboard.poller import ScenePoller
 from barymesh.dashboard.scene import Source
-from barymesh.errors import OptionError
+from barymesh.errors import FileError, OptionError
 from barymesh.extras import needs
 
 with needs("dashboard"):
+    from bokeh.embed.server import server_html_page_for_session
     from bokeh.resources import Resources
     from bokeh.server.server import BaseServer
     from bokeh.server.tornado import BokehTornado
+    from bokeh.server.views.doc_handler import DocHandler
     from tornado.httpserver import HTTPServer
-    from tornado.httputil import HTTPServerRequest
+    from tornado.httputil import HTTPHeaders, HTTPServerRequest
     from tornado.ioloop import IOLoop
-    from tornado.web import RequestHandler
+    from tornado.web import OutputTransform, RequestHandler
 
-# the host names of a page that is served to this machine only
-LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+# the Host of a page that is served to this machine only
+LOCAL_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
+TOKEN_VARIABLE = "BARYMESH_DASHBOARD_TOKEN"
 # fit for addresses and cookies, and not guessed at once
 TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 # seconds for the last update to reach the browsers
 CLOSE_DELAY = 0.2
+# seconds for the headers of a request to arrive, and until an idle connection is ended
+IDLE = 20.0
+# bytes of all headers, and of a body or a message of a browser
+MOST_HEADERS, MOST_BODY = 16 * 1024, 2**20
+# of every answer. A page that is not ours may not show it in a frame
+HEADERS = {
+    "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,11 +78,33 @@ class AccessPolicy:
             token = secrets.token_urlsafe(24)
         return cls(host, port, token)
 
+    @classmethod
+    def token_from(cls, path: Path | None) -> str | None:
+        """The token in the file, else the one in the environment; None if there is none. It is never an argument, as
+        every user of a machine can see the arguments of all processes."""
+        if path is None:
+            return os.environ.get(TOKEN_VARIABLE)
+        try:
+            mode = path.stat().st_mode
+            text = path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise FileError(
+                f"The file of the token, {path}, cannot be read: {error}. Write one line with 8 or more letters and "
+                "digits into it."
+            ) from error
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise OptionError(
+                f"The file of the token, {path}, is open to other users (mode {stat.S_IMODE(mode):04o}). If no other "
+                f"user has read it, `chmod 600 {path}`; else write another token into it."
+            )
+        return text
+
     def refusal(self, request: HTTPServerRequest) -> tuple[int, str] | None:
         """Why a request is refused: code and text; None if it is not."""
-        address = urlsplit(f"//{request.host}")
+        if len(request.headers.get_list("Host")) != 1:
+            return 400, "A request must have one Host.\n"
         # a web page must not read this under a name of its own that it points to this machine
-        if _is_local(self.host) and address.hostname not in LOCAL_NAMES:
+        if _is_local(self.host) and not LOCAL_NAME.fullmatch(request.host):
             return 403, "This page is for the machine it runs on: open it as localhost.\n"
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
@@ -110,11 +148,49 @@ class GuardedApplication(BokehTornado):  # type: ignore[misc]
             return self.get_handler_delegate(request, _CookieHandler, {"policy": self.policy})
         return super().find_handler(request, **more)
 
+    def get_handler_delegate(self, request: HTTPServerRequest, target_class: Any, *more: Any, **named: Any) -> Any:
+        """Of the classes of Bokeh, that of the page is ours."""
+        ours = PageHandler if target_class is DocHandler else target_class
+        return super().get_handler_delegate(request, ours, *more, **named)
+
     def resources(self, absolute_url: str | bool | None = None) -> Resources:
         """Served by this server itself, and no more of it than the page needs."""
         found = super().resources(absolute_url)
         found.components = ["bokeh"]
         return found
+
+
+class PageHandler(DocHandler):  # type: ignore[misc]
+    """The page, with a policy for what it may load and run: from this server, and the scripts that have the nonce of
+    this answer. Bokeh compiles the callbacks of a document, which needs 'unsafe-eval', and sets styles."""
+
+    async def get(self, *_: Any, **__: Any) -> None:
+        session = await self.get_session()
+        document, nonce = session.document, secrets.token_urlsafe(16)
+        page = server_html_page_for_session(
+            session, resources=self.application.resources(), title=document.title, template=document.template,
+            template_variables={**document.template_variables, "nonce": nonce},
+        )  # fmt: skip
+        self.set_header("Content-Type", "text/html")
+        self.set_header(
+            "Content-Security-Policy",
+            f"default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+            "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'",
+        )
+        self.write(page)
+
+
+class SafeHeaders(OutputTransform):
+    """Adds to every answer the headers that it does not have yet."""
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """The answer with these headers."""
+        for name, value in HEADERS.items():
+            headers.setdefault(name, value)
+        return status_code, headers, chunk
 
 
 class _RefusalHandler(RequestHandler):
@@ -154,7 +230,10 @@ async def serve(source: Source, policy: AccessPolicy, ready: Callable[[str], Non
             stats_log_frequency_milliseconds=10**9,
         )  # fmt: skip
         application.policy = policy
-        http = HTTPServer(application)
+        application.add_transform(SafeHeaders)
+        http = HTTPServer(
+            application, idle_connection_timeout=IDLE, max_header_size=MOST_HEADERS, max_body_size=MOST_BODY,
+        )  # fmt: skip
         http.add_sockets([listening])
         server = BaseServer(IOLoop.current(), application, http)
         server.start()

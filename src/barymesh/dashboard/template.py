@@ -62,10 +62,10 @@ TEMPLATE = """{% from macros import embed %}<!DOCTYPE html>
 <meta name="referrer" content="no-referrer">
 <title>{{ title }}</title>
 <style>{{ plain_style | safe }}{{ style | safe }}</style>
-<script>{{ early | safe }}</script>
+<script nonce="{{ nonce }}">{{ early | safe }}</script>
 {{ bokeh_css | safe if bokeh_css }}
-{{ bokeh_js | safe if bokeh_js }}
-<script>{{ script | safe }}</script>
+{{ bokeh_js | with_nonce(nonce) | safe if bokeh_js }}
+<script nonce="{{ nonce }}">{{ script | safe }}</script>
 </head>
 <body>
 <a class="skip" href="#main">To the figures</a>
@@ -139,7 +139,7 @@ aria-labelledby="curves-title">
 drag to move it, hold Ctrl and turn the wheel to zoom.</p>
 <noscript><p>The figures need JavaScript.</p></noscript></footer>
 <div hidden>{{ embed(roots.carrier) | safe }}</div>
-{{ plot_script | safe }}
+{{ plot_script | with_nonce(nonce) | safe }}
 </body>
 </html>
 """

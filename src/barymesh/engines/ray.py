@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -40,6 +41,9 @@ with needs("ray"):
     from ray.exceptions import ActorDiedError, AuthenticationError, RayActorError, RayError, RayTaskError
 
 LOOPBACK = "127.0.0.1"
+# Ray listens at all addresses of the machine, unless it is told that there is no cluster beyond it. The name has to do
+# with systems on which that is the default
+ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 # the least that Ray takes; messages do not go through it
 OBJECT_STORE_BYTES = 80 * 2**20
 # a worker takes this much of the resource that every machine has under its address
@@ -94,7 +98,7 @@ def connected(address: str | None, workers: int) -> Iterator[str | None]:
             finally:
                 ray.shutdown()
             return
-        _set(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+        _set(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32), **{ONE_MACHINE: "0"})
         # private, unlike Ray's own; paths of sockets must be short
         short = "/tmp" if os.path.isdir("/tmp") else None
         with tempfile.TemporaryDirectory(prefix="barymesh-", dir=short, ignore_cleanup_errors=True) as folder:
@@ -136,7 +140,7 @@ def _has_token() -> bool:
 def _settings_kept() -> Iterator[None]:
     """Afterwards the environment, and what Ray has read from it, is as before; and so is what SIGTERM does, which Ray
     changes."""
-    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", ONE_MACHINE)
     before = {name: os.environ.get(name) for name in names}
     main = threading.current_thread() is threading.main_thread()
     terminate = signal.getsignal(signal.SIGTERM)
@@ -150,6 +154,7 @@ def _settings_kept() -> Iterator[None]:
 
 def _set(**settings: str | None) -> None:
     """Ray reads these settings once, when it is loaded, so it has to be made to read them again."""
+    from ray._private import ray_constants
     from ray._raylet import AuthenticationTokenLoader, Config
 
     for name, value in settings.items():
@@ -157,6 +162,8 @@ def _set(**settings: str | None) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+    on_its_own = sys.platform in ("darwin", "win32")
+    ray_constants.ENABLE_RAY_CLUSTER = os.environ.get(ONE_MACHINE, "0" if on_its_own else "1") == "1"
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
 

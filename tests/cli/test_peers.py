@@ -86,7 +86,7 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
         states = {one["name"]: one["state"] for one in json.loads(call("status", path, "--json").stdout)}
         assert states["b"] in ("working", "waiting for c")
         # the kit of c is not beside the network file: it is asked for where it is
-        assert states["c"].startswith("not on this machine, ")
+        assert states["c"].startswith("not on this machine; seen by b: ")
         assert "ended without a word" in call("status", kits[2] / "run", code=4).stdout
         running[2] = started(kits[2])
         until(lambda: all((query(port) or {}).get("stopped") for port in ports), "all have converged")

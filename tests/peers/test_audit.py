@@ -36,10 +36,16 @@ def test_a_line_for_every_event_each_with_the_hash_of_the_last(tmp_path):
     assert read(tmp_path / "none").entries == []
 
 
-@given(data=st.data())
-def test_every_change_of_a_line_is_found(tmp_path_factory, data):
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log, and its lines."""
     path = tmp_path_factory.mktemp("log") / AUDIT
-    _, lines = written(path)
+    return path, written(path)[1]
+
+
+@given(data=st.data())
+def test_every_change_of_a_line_is_found(log, data):
+    path, lines = log
     content = bytearray(b"".join(lines))
     where = data.draw(st.integers(0, len(content) - 2))
     content[where] ^= data.draw(st.integers(1, 255))
@@ -73,9 +79,11 @@ def test_an_end_that_is_removed_is_found_by_a_head_that_was_noted(tmp_path):
 def test_a_line_that_a_power_cut_left_incomplete_is_replaced(tmp_path):
     _, lines = written(tmp_path / AUDIT, 2)
     (tmp_path / AUDIT).write_bytes(lines[0] + lines[1][:-9])
+    assert read(tmp_path / AUDIT).torn
+    assert "incomplete" in call("audit", tmp_path).stdout
     record(tmp_path / AUDIT, "begin", {})
     trail = read(tmp_path / AUDIT)
-    assert (len(trail.entries), trail.problem) == (2, "")
+    assert (len(trail.entries), trail.problem, trail.torn) == (2, "", False)
 
 
 def test_a_node_records_what_it_does(kit, tmp_path):

@@ -15,6 +15,7 @@ from barymesh.peers import check as check_module
 from barymesh.peers.check import Verdict, check
 from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NetworkFile
 from barymesh.peers.node import STATE, PrivacyLevel, open_peer
+from barymesh.peers.states import state_text
 from barymesh.privacy.ledger import LEDGER
 from barymesh.transport.keys import KeyPair
 from tests.peers.test_node import network_of
@@ -108,12 +109,24 @@ def test_a_neighbour_that_is_up_and_a_key_that_is_wrong(tmp_path, monkeypatch, w
 
     async def work():
         other = await open_peer(Kit.open(folders["b"]), read_measure(data), 1.0, tmp_path / "b")
-        running = asyncio.create_task(other.run())
+        running = [asyncio.create_task(other.run())]
         found = await found_by(folders["a"], data)
-        other.stop()
-        await running
+        # a run finds the same
+        own = await open_peer(Kit.open(folders["a"]), read_measure(data), 1.0, tmp_path / "a")
+        running.append(asyncio.create_task(own.run()))
+        async with asyncio.timeout(60):
+            while not state_text(own.facts()).startswith(states[whose]):
+                await asyncio.sleep(0.05)
+        for peer in (own, other):
+            peer.stop()
+        await asyncio.gather(*running)
         return found
 
+    states = {
+        "nobody's": ("working", "converged"),
+        "ours": "cut off by b since ",
+        "theirs": "wrong key at b since ",
+    }
     found = asyncio.run(work())
     assert verdicts(found) == ({} if whose == "nobody's" else {"neighbour b": Verdict.WRONG})
     expected = {"nobody's": "right keys", "ours": "does not admit our key", "theirs": "is not the peer with the key"}

@@ -375,8 +375,10 @@ def audit(
             raise FileError(f"There is no audit log {path}. Name the folder of a node that has run.")
         trail = read(path)
         lines = [_audit_line(entry) for entry in trail.entries]
-        facts = {"entries": trail.entries, "head": trail.head, "problem": trail.problem}
-        _print(facts, [*lines, f"{len(lines)} entries. Head: {trail.head}"], as_json)
+        if trail.torn:
+            lines.append("The last line is incomplete: the power failed while it was written, or somebody cut it off.")
+        facts = {"entries": trail.entries, "head": trail.head, "problem": trail.problem, "torn": trail.torn}
+        _print(facts, [*lines, f"{len(trail.entries)} entries. Head: {trail.head}"], as_json)
         if trail.problem:
             raise FileError(f"{path}: {trail.problem}. The entries above are as they were written.")
         if head is not None and not any(entry["hash"].startswith(head.lower()) for entry in trail.entries):
@@ -594,7 +596,7 @@ def _statuses(what: Path) -> list[dict[str, Any]]:
     for one in found:
         if one["state"] == ELSEWHERE:
             links = [(other["name"], other.get("links", {}).get(one["name"])) for other in found]
-            one["state"] += "".join(f", {link['state']} for {name}" for name, link in links if link)
+            one["state"] += "".join(f"; seen by {name}: {link['state']}" for name, link in links if link)
     return found
 
 

@@ -27,11 +27,13 @@ EMPTY = "0" * 64
 @dataclass(frozen=True)
 class AuditTrail:
     """The ``entries`` of a log up to the first that is not as it was written, and what is wrong there: a sentence,
-    empty if all is well. ``complete`` is the number of bytes of these entries."""
+    empty if all is well. ``complete`` is the number of bytes of these entries; ``torn`` whether an incomplete line
+    follows, as a power cut leaves one: no use of the data followed it."""
 
     entries: list[dict[str, Any]]
     problem: str
     complete: int
+    torn: bool = False
 
     @property
     def head(self) -> str:
@@ -50,11 +52,11 @@ def read(path: Path) -> AuditTrail:
             f"Cannot read the audit log {path}: {error.strerror or error}. Make it readable to this user."
         ) from error
     entries: list[dict[str, Any]] = []
-    head, complete, problem = EMPTY, 0, ""
+    head, complete, problem, torn = EMPTY, 0, "", False
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         found = _entry(line)
         if not line.endswith(b"\n"):
-            # it was being written when the machine stopped, and no use of the data followed
+            torn = True
             break
         if found is None or found.get("hash") != _hash(found):
             problem = f"line {number} was changed after it was written"
@@ -64,7 +66,7 @@ def read(path: Path) -> AuditTrail:
             break
         entries.append(found)
         head, complete = found["hash"], complete + len(line)
-    return AuditTrail(entries, problem, complete)
+    return AuditTrail(entries, problem, complete, torn)
 
 
 def record(path: Path, event: str, facts: Mapping[str, Any]) -> str:

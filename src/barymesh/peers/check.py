@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import time
@@ -134,7 +135,8 @@ def _ledger(folder: Path, use: Any, budget: float | None) -> CheckResult:
     except BarymeshError as error:
         return CheckResult("ledger", Verdict.WRONG, str(error))
     within = "no budget" if budget is None else f"the budget is {budget:g}"
-    text = f"{len(entries)} uses of data so far; with this one epsilon {spent.epsilon:.4g} in all, {within}"
+    epsilon = "no privacy" if spent.epsilon == math.inf else f"epsilon {spent.epsilon:.4g} in all"
+    text = f"{len(entries)} uses of data so far; with this one {epsilon}, {within}"
     return CheckResult("ledger", Verdict.OK, text)
 
 
@@ -146,7 +148,8 @@ def _audit(folder: Path) -> CheckResult:
         return CheckResult("audit", Verdict.WRONG, str(error))
     if trail.problem:
         return CheckResult("audit", Verdict.WRONG, f"{path}: {trail.problem}. Find out who changed it.")
-    return CheckResult("audit", Verdict.OK, f"{len(trail.entries)} entries, unbroken; head {trail.head[:16]}")
+    text = f"{len(trail.entries)} entries, unbroken" if trail.entries else f"there is none in {folder} yet"
+    return CheckResult("audit", Verdict.OK, text)
 
 
 def _disk(folder: Path) -> CheckResult:

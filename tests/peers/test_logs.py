@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 
 from barymesh.peers.logs import JsonLines
 
@@ -28,6 +30,21 @@ def test_text_from_outside_cannot_break_a_line():
     assert "\n" not in text
     assert text.isascii()
     assert json.loads(text)["message"] == "noise: a\nb\x1b[31m\u2028"
+
+
+def test_a_warning_is_a_line_of_the_log():
+    code = """
+import warnings
+from barymesh.errors import AccuracyWarning
+from barymesh.peers.logs import LogForm, log_phase, write_logs
+write_logs(LogForm.JSON, "INFO", {"kit": "a"})
+log_phase("reading", "x.csv")
+warnings.warn("the support is coarse", AccuracyWarning)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    first, second = map(json.loads, said.splitlines())
+    assert (first["phase"], first["message"], first["kit"]) == ("reading", "reading: x.csv", "a")
+    assert "the support is coarse" in second["message"]
 
 
 def test_an_error_keeps_its_trace():

@@ -76,6 +76,10 @@ def test_the_note_about_the_last_run(kit, tmp_path):
     state, text = last_run.ending(last_run.find(network, "a", kit.network.fingerprint))
     assert state is NodeState.ENDED
     assert text.startswith("ended well at ")
+    note.ended("out_of_time", "the duration is over", False)
+    state, text = last_run.ending(last_run.of_folder(tmp_path / "state"))
+    assert state is NodeState.ENDED
+    assert "before the network converged" in text
     note.ended("failed", "OSError: the disk", False)
     state, text = last_run.ending(last_run.of_folder(tmp_path / "state"))
     assert state is NodeState.DEAD

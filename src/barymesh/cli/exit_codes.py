@@ -22,7 +22,7 @@ MEANINGS = {
     0: "converged ('barymesh compare': no method failed)",
     USAGE: "wrong usage",
     BAD_INPUT: "bad input or a missing package, nothing was computed",
-    NOT_CONVERGED: "stopped at max_iter, or one of several methods failed",
+    NOT_CONVERGED: "stopped at max_iter, one of several methods failed, or a node needs attention ('barymesh status')",
     OUT_OF_TIME: "out of time before reaching the tolerance, as methods that never stop by themselves always are",
     INTERRUPTED: "interrupted",
 }

@@ -74,6 +74,8 @@ def ending(note: dict[str, Any]) -> tuple[NodeState, str]:
     when = clock(note["ended"])
     if note["ending"] == "failed":
         return NodeState.DEAD, f"failed at {when}: {note['text']}"
+    if note["ending"] == "out_of_time" and not note["converged"]:
+        return NodeState.ENDED, f"ended at {when}, before the network converged: {note['text']}"
     return NodeState.ENDED, f"ended well at {when}: {note['text']}"
 
 

@@ -51,6 +51,8 @@ def write_logs(form: LogForm, level: str, common: dict[str, Any]) -> None:
         JsonLines(common) if form is LogForm.JSON else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(handlers=[handler], level=level)
+    # warnings too are lines of the log
+    logging.captureWarnings(True)
 
 
 def log_phase(phase: str, text: str, **facts: Any) -> None:

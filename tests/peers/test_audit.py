@@ -43,6 +43,15 @@ def log(tmp_path_factory):
     return path, written(path)[1]
 
 
+def test_other_ends_of_lines_hide_nothing(log):
+    path, lines = log
+    for end in (b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\x00"):
+        path.write_bytes(lines[0] + end + b"".join(lines[1:]))
+        trail = read(path)
+        # white space around JSON changes nothing; anything else is found
+        assert trail.problem or len(trail.entries) == len(lines)
+
+
 @given(data=st.data())
 def test_every_change_of_a_line_is_found(log, data):
     path, lines = log
@@ -52,6 +61,7 @@ def test_every_change_of_a_line_is_found(log, data):
     path.write_bytes(content)
     trail = read(path)
     assert trail.problem or trail.entries == [json.loads(line) for line in lines]
+    assert not trail.torn
     if trail.problem:
         assert trail.complete <= where
         with pytest.raises(FileError, match="broken"):

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs soak fuzz lint format lock bench quick-bench clean
+.PHONY: demo test docs soak fuzz frames lint format lock bench quick-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -26,6 +26,11 @@ soak: $(VENV)/.testing
 CASES ?= 1000
 fuzz: $(VENV)/.testing
 	$(BIN)/python -m tests.fuzz --count $(CASES) --seed $(SEED)
+
+# frames of neighbours that lie
+FRAMES ?= 1000000
+frames: $(VENV)/.testing
+	$(BIN)/python -m tests.frames --count $(FRAMES) --seed $(SEED)
 
 lint: $(VENV)/.linting
 	$(BIN)/ruff check .

@@ -45,7 +45,7 @@ class Society:
         self.peers = []
         for node, measure in enumerate(measures):
             own = Problem.create([measure], POINTS, reg=REG)
-            nodes = Nodes(graph, np.array([node]), np.ones(1))
+            nodes = Nodes(graph, np.array([node]), np.ones(1), np.ones(graph.size))
             algorithm = hosted_algorithm(method, own, nodes, tol=tol, batch="exact")
             around = [
                 Neighbour(f"n{j}", f"tcp://127.0.0.1:{5000 + j}", (int(j),), keys[j].public)
@@ -124,7 +124,7 @@ def main() -> None:
             ("another measure, at the edge", Society(graph, measures=claimed)),
             ("false sums and targets", Society(graph, liar, _false_numbers(graph, liar), measures=measures)),
         ):  # fmt: skip
-            society.run(400)
+            society.run(150)
             others = [k for k in range(size) if k != liar]
             tv = max(society.distance(k, truth) for k in others)
             mean = max(abs(float((society.estimate(k) - truth) @ POINTS)) for k in others)

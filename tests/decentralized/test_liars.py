@@ -24,7 +24,7 @@ LIAR, STEPS = 4, 220
 def test_whatever_is_admitted_leads_to_messages_that_are_admissible(seed, number):
     """Any admitted input, any state, one activation after the other: see tests/frames.py."""
     found = attack(seed, number, frames=40)
-    assert found["frames"] == 40
+    assert found["frames"] >= 40
 
 
 def changed(**fields):
@@ -62,6 +62,7 @@ REFUSED = {
     "sums beyond the weight": edited("sums", 1e15),
     "a target beyond all": edited("target", -1e13),
     "a check beyond all": changed(CHECK=1e300),
+    "another weight than the declared": changed(WEIGHT=1.5, CHILDREN=0.0),
     "done before it is": changed(DONE=lambda m: m[tree.STAMP] + 5),
 }
 
@@ -85,7 +86,6 @@ ADMITTED = {
     "a new epoch in every message": changed(EPOCH=lambda m: float(np.floor(m[tree.EPOCH]) + 1)),
     "checks at the bound": changed(CHECK=2.0**52),
     "a target of another kind": edited("target", np.linspace(-LARGEST, 0, POINTS.size)),
-    "sums as large as allowed": changed(WEIGHT=0.0),
     "it has left": changed(AWAY=1.0),
 }
 
@@ -171,7 +171,7 @@ def test_children_that_report_more_than_there_is_are_left_out():
     def lie(sender, message, receiver, step):
         if 40 < step < 80:
             factor = 4.0 / message[tree.WEIGHT]
-            message[tree.WEIGHT] = 4.0
+            message[tree.WEIGHT], message[tree.CHILDREN] = 4.0, 1.0
             message[tree.HEADER : tree.HEADER + 2 * POINTS.size] *= factor
         return message
 

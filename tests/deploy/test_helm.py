@@ -65,7 +65,7 @@ def test_values_get_where_they_belong():
     (node,) = pod["containers"]
     assert node["image"] == "barymesh:7"
     assert node["args"][:4] == ["node", "/kit", "--data", "/data/samples.csv"]
-    assert node["args"][-2:] == ["--weight", "2"]
+    assert node["args"][-2:] == ["--duration", "60"]
     assert made["Service"]["spec"]["ports"][0]["port"] == node["ports"][0]["containerPort"] == 6000
     assert made["NetworkPolicy"]["spec"]["ingress"][0]["ports"] == [{"port": 6000}]
     assert {"name": "data", **EXAMPLE["data"]["volume"]} in pod["volumes"]
@@ -97,7 +97,7 @@ def test_it_runs_with_no_more_rights_than_it_needs():
         {**MINIMAL, "port": 70000},
         {**MINIMAL, "replicas": 3},
         {**MINIMAL, "service": {"type": "ExternalName"}},
-        {**MINIMAL, "options": ["--weight", 2]},
+        {**MINIMAL, "options": ["--duration", 60]},
     ],
 )
 def test_values_that_make_no_sense_are_refused(changes):

@@ -112,8 +112,8 @@ def test_a_node_records_what_it_does(kit, tmp_path):
 def test_without_the_log_the_data_are_not_used(kit, tmp_path, monkeypatch):
     (tmp_path / AUDIT).write_text("{}\n")
     with pytest.raises(FileError, match=r"audit log .* is broken"):
-        asyncio.run(open_peer(kit, MEASURE, 1.0, tmp_path))
+        asyncio.run(open_peer(kit, MEASURE, tmp_path))
     monkeypatch.setattr(audit.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     (tmp_path / AUDIT).unlink()
     with pytest.raises(FileError, match="No space left"):
-        asyncio.run(open_peer(kit, MEASURE, 1.0, tmp_path))
+        asyncio.run(open_peer(kit, MEASURE, tmp_path))

@@ -56,13 +56,6 @@ def test_data_that_the_support_misses(tmp_path, values, ok, text):
     assert ("About" in found.text) is (max(values) > 100)
 
 
-def test_weights_that_the_method_cannot_have(tmp_path):
-    network_of(tmp_path, method="a2dwb_conserving")
-    found = asyncio.run(found_by(tmp_path / KITS / "a", data_in(tmp_path), weight=2.0))["data"]
-    assert found.verdict is Verdict.WRONG
-    assert "sinkhorn" in found.text
-
-
 def test_every_problem_is_reported(tmp_path):
     known = network_of(tmp_path, began=datetime.now(UTC) + timedelta(hours=1))
     folder, data = tmp_path / KITS / "a", data_in(tmp_path)
@@ -108,11 +101,11 @@ def test_a_neighbour_that_is_up_and_a_key_that_is_wrong(tmp_path, monkeypatch, w
         with_other_key(folders["b"], "b")
 
     async def work():
-        other = await open_peer(Kit.open(folders["b"]), read_measure(data), 1.0, tmp_path / "b")
+        other = await open_peer(Kit.open(folders["b"]), read_measure(data), tmp_path / "b")
         running = [asyncio.create_task(other.run())]
         found = await found_by(folders["a"], data)
         # a run finds the same
-        own = await open_peer(Kit.open(folders["a"]), read_measure(data), 1.0, tmp_path / "a")
+        own = await open_peer(Kit.open(folders["a"]), read_measure(data), tmp_path / "a")
         running.append(asyncio.create_task(own.run()))
         async with asyncio.timeout(60):
             while not state_text(own.facts()).startswith(states[whose]):
@@ -139,7 +132,7 @@ def test_state_ledger_audit_log_and_disk(tmp_path, monkeypatch):
     level = PrivacyLevel(1.0, 1e-6)
 
     async def run():
-        peer = await open_peer(Kit.open(folder), read_measure(data), 1.0, state, level)
+        peer = await open_peer(Kit.open(folder), read_measure(data), state, level)
         await peer.run(duration=0.1)
 
     async def bad(data=data, **options):

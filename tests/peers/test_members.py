@@ -31,7 +31,7 @@ class Site:
         self.measure = bm.Empirical(cluster.samples[node][:, None])
 
     async def start(self):
-        self.peer = await open_peer(Kit.open(self.kit), self.measure, 1.0, self.kit / "run")
+        self.peer = await open_peer(Kit.open(self.kit), self.measure, self.kit / "run")
         self.task = asyncio.create_task(self.peer.run())
 
     async def stop(self):

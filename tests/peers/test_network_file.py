@@ -73,7 +73,7 @@ def test_the_fingerprint_depends_on_the_content_alone():
     known = NetworkFile(
         run="trial", support="20:-3:3", reg=0.3, began=datetime(2025, 1, 2, tzinfo=UTC), edges=[["a", "b"]], nodes=nodes
     )
-    assert known.fingerprint == "b4vf-n73j-4gey-xogx-7mex-ag2l"
+    assert known.fingerprint == "hqdh-c6gn-gmcu-3nry-7ico-mlnq"
 
 
 ONCE = [
@@ -236,3 +236,27 @@ def test_an_own_key_needs_no_kit_from_others(tmp_path):
     known = create(tmp_path / "net", nodes, PATH, support="20:-3:3", reg=0.3)
     assert sorted(one.name for one in (tmp_path / "net" / KITS).iterdir()) == ["b", "c"]
     assert accept(known, tmp_path / "own").name == "a"
+
+
+def test_weights_are_declared_and_part_of_the_fingerprint(tmp_path):
+    nodes = [NewNode("a", "tcp://127.0.0.1:1"), NewNode("b", "tcp://127.0.0.1:2", weight=3.0)]
+    known = create(tmp_path, nodes, [("a", "b")], support="5:0:1", reg=0.1)
+    again = NetworkFile.read(tmp_path / NETWORK)
+    assert [node.weight for node in again.nodes] == [1.0, 3.0]
+    assert again.relative_weights().tolist() == [0.5, 1.5]
+    other = known.model_dump()
+    other["nodes"][1]["weight"] = 2.0
+    assert NetworkFile(**other).fingerprint != known.fingerprint
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf"), 1e-4, 1001.0])
+def test_weights_are_capped(tmp_path, weight):
+    nodes = [NewNode("a", "tcp://127.0.0.1:1"), NewNode("b", "tcp://127.0.0.1:2", weight=weight)]
+    with pytest.raises(ConfigError, match="weight"):
+        create(tmp_path, nodes, [("a", "b")], support="5:0:1", reg=0.1)
+
+
+def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
+    nodes = [NewNode("a", "tcp://127.0.0.1:1"), NewNode("b", "tcp://127.0.0.1:2", weight=2.0)]
+    with pytest.raises(ConfigError, match="sinkhorn"):
+        create(tmp_path, nodes, [("a", "b")], support="5:0:1", reg=0.1, method="a2dwb_conserving")

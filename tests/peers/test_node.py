@@ -11,7 +11,7 @@ import pytest
 
 import barymesh as bm
 from barymesh.engines.runtime import StopReason, new_incarnation
-from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError, WeightError
+from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError
 from barymesh.io.files import read_measure
 from barymesh.io.output import RESULT
 from barymesh.peers.network_file import KITS, Kit, NewNode, create
@@ -35,9 +35,9 @@ def kit(tmp_path):
     return Kit.open(tmp_path / KITS / "a")
 
 
-def worked(kit, folder, measure=MEASURE, weight=1.0, privacy=None, budget=None, **options):
+def worked(kit, folder, measure=MEASURE, privacy=None, budget=None, **options):
     async def work():
-        peer = await open_peer(kit, measure, weight, folder, privacy, budget=budget)
+        peer = await open_peer(kit, measure, folder, privacy, budget=budget)
         return await peer.run(**options), peer
 
     return asyncio.run(work())
@@ -56,21 +56,20 @@ def test_it_writes_state_and_result_and_continues_from_them(kit, tmp_path):
     assert kit.keys.secret not in str(again.facts())
 
 
-def test_a_state_of_other_data_or_weight_is_refused(kit, tmp_path):
+def test_a_state_of_other_data_is_refused(kit, tmp_path):
     worked(kit, tmp_path / "run", duration=0.1)
-    for measure, weight in ((bm.Empirical(np.array([[0.0]])), 1.0), (MEASURE, 2.0)):
-        with pytest.raises(FileError, match="another run"):
-            worked(kit, tmp_path / "run", measure, weight, duration=0.1)
+    with pytest.raises(FileError, match="another run"):
+        worked(kit, tmp_path / "run", bm.Empirical(np.array([[0.0]])), duration=0.1)
     # and nothing was left open
     worked(kit, tmp_path / "run", duration=0.1)
 
 
 def test_a_node_runs_once_at_a_time(kit, tmp_path):
     async def work():
-        peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        peer = await open_peer(kit, MEASURE, tmp_path / "run")
         with pytest.raises(FileError, match="running already"):
-            await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
-        other = await open_peer(kit, MEASURE, 1.0, tmp_path / "other")
+            await open_peer(kit, MEASURE, tmp_path / "run")
+        other = await open_peer(kit, MEASURE, tmp_path / "other")
         async with peer.runtime.links:
             with pytest.raises(NetworkError, match="Cannot listen"):
                 await other.run()
@@ -81,7 +80,7 @@ def test_a_node_runs_once_at_a_time(kit, tmp_path):
 
 def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch):
     async def work(until):
-        peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        peer = await open_peer(kit, MEASURE, tmp_path / "run")
         save = bm.Result.save
         calls = []
 
@@ -100,17 +99,13 @@ def test_a_disk_that_is_full_for_a_while_does_no_harm(kit, tmp_path, monkeypatch
     assert asyncio.run(work(2)) is StopReason.OUT_OF_TIME
 
 
-@pytest.mark.parametrize("weight", [0, -1.0, float("nan"), "x"])
-def test_a_weight_that_means_nothing_is_refused(kit, tmp_path, weight):
-    with pytest.raises(WeightError):
-        worked(kit, tmp_path / "run", weight=weight)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
-    network_of(tmp_path, method="a2dwb_conserving")
-    with pytest.raises(WeightError, match="sinkhorn"):
-        worked(Kit.open(tmp_path / KITS / "a"), tmp_path / "run", weight=2.0)
+def test_weights_and_the_place_in_the_tree_are_in_the_status(kit, tmp_path):
+    _, peer = worked(kit, tmp_path / "run", duration=0.1)
+    facts = peer.facts()
+    assert facts["weight"] == 1.0
+    assert facts["weights"] == {node.name: node.weight for node in kit.network.nodes}
+    assert facts["tree"]["parent"] == facts["tree"]["root"] == kit.name
+    assert facts["tree"]["distance"] == 0
 
 
 def test_data_that_do_not_fit_are_refused(kit, tmp_path):
@@ -142,7 +137,7 @@ def test_a_network_made_long_ago_still_converges(tmp_path):
     measures = {name: bm.Empirical(rng.normal(mean, 0.5, (30, 1))) for name, mean in (("a", -1.0), ("b", 1.0))}
 
     async def work():
-        peers = [await open_peer(Kit.open(tmp_path / KITS / n), m, 1.0, tmp_path / n) for n, m in measures.items()]
+        peers = [await open_peer(Kit.open(tmp_path / KITS / n), m, tmp_path / n) for n, m in measures.items()]
         return await asyncio.gather(*(peer.run(duration=40, linger=2) for peer in peers))
 
     assert asyncio.run(work()) == [StopReason.CONVERGED] * 2
@@ -176,7 +171,7 @@ def test_old_messages_are_refused_after_a_restart(kit, tmp_path):
     """The marks of the messages received are on disk with the state of the node."""
 
     async def work(receives):
-        peer = await open_peer(kit, MEASURE, 1.0, tmp_path / "run")
+        peer = await open_peer(kit, MEASURE, tmp_path / "run")
         host, link = peer.runtime.host, peer.runtime.links._links["b"]
         marks = dict(link.admission.marks)
         if receives:

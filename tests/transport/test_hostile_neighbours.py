@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import AsyncExitStack
 
 import numpy as np
@@ -195,6 +196,24 @@ def test_a_huge_frame_costs_the_connection_and_not_more():
                     await socket.send(a.frame())
                     await asyncio.sleep(0.01)
                 assert at_b.status()[a.name].state is LinkState.CONNECTED
+
+    run(work())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of a connection")
+def test_a_message_of_many_parts_ends_with_the_connection_before_it_is_complete():
+    """Each of its parts is short enough; all together would take as much memory as the sender likes."""
+    a, b = Peer(0), Peer(1)
+    parts = [bytes(1000)] * 60_000
+
+    async def work():
+        with impostor(a) as (socket, endpoint):
+            async with b.links(neighbours=[a.at(endpoint)]) as at_b:
+                await state(at_b, a, LinkState.CONNECTED)
+                await socket.send_multipart(parts, copy=False)
+                await until(lambda: at_b.status()[a.name].refused_messages)
+                assert at_b.status()[a.name].refused_messages == {"BROKEN": 1}
+                assert at_b.status()[a.name].received_messages == 0
 
     run(work())
 

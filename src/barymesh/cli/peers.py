@@ -32,7 +32,8 @@ NETWORK_FILE = Annotated[Path, typer.Argument(help="The public network.toml.")]
 KIT = Annotated[Path, typer.Argument(help="The folder with the node's node.toml, network.toml and secret.key.")]
 SPEC_HELP = (
     "NAME=ENDPOINT, such as clinic=tcp://clinic.example:5555; further, joined by commas, key=PUBLIC_KEY (if the node "
-    "has made its own) and status=PORT (of the status on its own machine)."
+    "has made its own), weight=WEIGHT (of its measure; an ordinary node has 1) and status=PORT (of the status on its "
+    "own machine)."
 )
 EDGES = Annotated[list[str] | None, typer.Option("--edge", help="Two nodes that exchange messages: NAME,NAME.")]
 
@@ -248,7 +249,6 @@ def node(
     weight_column: Annotated[
         str | None, typer.Option(help="Column of a table that holds the mass of each sample. Default: equal.")
     ] = None,
-    weight: Annotated[float, typer.Option(help="Weight of the measure; an ordinary node has 1.")] = 1.0,
     epsilon: Annotated[
         float | None, typer.Option(help="Differential privacy for each record of the data: strong with 1, weak with 8.")
     ] = None,
@@ -312,16 +312,14 @@ def node(
         reading = {"kind": kind, "invert": invert, **chosen}
         output = kit / FOLDER if folder is None else folder
         if check:
-            return _check(
-                kit, data, weight, {"privacy": privacy, "budget": budget, "state": output, **reading}, as_json
-            )
+            return _check(kit, data, {"privacy": privacy, "budget": budget, "state": output, **reading}, as_json)
         writable_folder(output)
         options = {"budget": budget, "picture": picture, "sync": sync}
         linger = None if stay else LINGER
         return with_dashboard(
             watched,
             _watchable(kit) if watched else kit,
-            lambda: _node(kit, data, reading, weight, privacy, yes, options, output, duration, linger, as_json),
+            lambda: _node(kit, data, reading, privacy, yes, options, output, duration, linger, as_json),
         )
 
     finish(work, as_json)
@@ -440,7 +438,7 @@ NO_PORT = "has no status port"
 
 
 def parse_node(text: str) -> NewNode:
-    """A node from NAME=ENDPOINT[,key=PUBLIC_KEY][,status=PORT]."""
+    """A node from NAME=ENDPOINT[,key=PUBLIC_KEY][,weight=WEIGHT][,status=PORT]."""
     from barymesh.peers.network_file import NewNode
 
     first, *further = text.split(",")
@@ -448,10 +446,17 @@ def parse_node(text: str) -> NewNode:
     # a key may have "=" in it, but no comma
     options = dict(part.partition("=")[::2] for part in further)
     port = options.pop("status", None)
-    key = options.pop("key", None)
-    if not name or not endpoint or options or (port is not None and not port.isdecimal()):
+    key, weight = options.pop("key", None), _number(options.pop("weight", "1"))
+    if not name or not endpoint or options or weight is None or (port is not None and not port.isdecimal()):
         raise OptionError(f"--node {text!r} is not valid. Give {SPEC_HELP}")
-    return NewNode(name, endpoint, key, None if port is None else int(port))
+    return NewNode(name, endpoint, key, None if port is None else int(port), weight)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _pair(text: str) -> list[str]:
@@ -472,13 +477,13 @@ def _print_network(network: NetworkFile, path: Path, more: dict[str, Any], lines
     _print(facts, [f"Network:     {path}", f"Fingerprint: {network.fingerprint}", *lines], as_json)
 
 
-def _check(kit: Path, data: Path, weight: float, options: dict[str, Any], as_json: bool) -> int:
+def _check(kit: Path, data: Path, options: dict[str, Any], as_json: bool) -> int:
     import asyncio
     from dataclasses import asdict
 
     from barymesh.peers.check import Verdict, check
 
-    found = asyncio.run(check(kit, data, weight, **options))
+    found = asyncio.run(check(kit, data, **options))
     lines = [f"{one.verdict:7} {one.what}: {one.text}" for one in found]
     _print([asdict(one) for one in found], lines, as_json)
     return BAD_INPUT if any(one.verdict is Verdict.WRONG for one in found) else 0
@@ -518,7 +523,7 @@ def _watchable(kit: Path) -> Path:
 
 
 def _node(
-    kit_folder: Path, data: Path, reading: dict[str, Any], weight: float, privacy: PrivacyLevel | None, yes: bool,
+    kit_folder: Path, data: Path, reading: dict[str, Any], privacy: PrivacyLevel | None, yes: bool,
     options: dict[str, Any], folder: Path, duration: float | None, linger: float | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the node, and print its result. Returns the exit code."""
@@ -533,16 +538,14 @@ def _node(
     kit = Kit.open(kit_folder)
     log_phase("reading", str(data))
     measure = read_measure(data, **reading)
-    lines = intention(kit, local_problem(kit, measure, weight), str(data), weight, privacy)
+    lines = intention(kit, local_problem(kit, measure), str(data), privacy)
     if not yes:
         log_phase("waiting for consent", "answer the question, or give --yes")
     consent = "--yes" if yes else _ask(lines)
     log_phase("opening", f"the state in {folder}", intention=lines)
 
     async def run() -> tuple[Peer, StopReason, list[int]]:
-        peer = await open_peer(
-            kit, measure, weight, folder, privacy, source=str(data.absolute()), consent=consent, **options
-        )
+        peer = await open_peer(kit, measure, folder, privacy, source=str(data.absolute()), consent=consent, **options)
         signals = _stop_on_signals(peer.stop)
         return peer, await peer.run(duration=duration, linger=linger), signals
 

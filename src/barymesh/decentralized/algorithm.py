@@ -34,11 +34,13 @@ LIFE = 2**32
 @dataclass(frozen=True, eq=False)
 class Nodes:
     """The nodes of the ``network`` that one process hosts: their ``ids (k,)`` in ascending order, and their ``weights
-    (k,)``, relative to the average over all nodes of the network."""
+    (k,)``, relative to the average over all nodes of the network. ``declared (m,)``: those of all nodes, where they are
+    public."""
 
     network: Network
     ids: Indices
     weights: Floats
+    declared: Floats | None = None
 
     @classmethod
     def all_of(cls, network: Network, weights: Floats) -> Nodes:

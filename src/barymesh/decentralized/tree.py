@@ -346,6 +346,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             return f"DISTANCE is {distance:g}, less than the number of links to the root"
         if header[tree.CHILDREN] > len(self._neighbours(sender)):
             return f"CHILDREN is {header[tree.CHILDREN]:g}, more than it has neighbours"
+        declared = None if self.nodes.declared is None else float(self.nodes.declared[sender])
+        if declared is not None and not header[tree.CHILDREN] and header[tree.WEIGHT] not in (0.0, declared):
+            return f"WEIGHT is {header[tree.WEIGHT]:g} without children, and the network file has {declared:g}"
         if header[tree.OLDEST] > header[tree.STAMP] or header[tree.DONE] > header[tree.STAMP] + 1:
             return "OLDEST or DONE refers to a later target than STAMP"
         if values.size == self.width:

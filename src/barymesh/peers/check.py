@@ -29,7 +29,6 @@ from barymesh.peers.node import (
     open_runtime,
     own_address,
     released,
-    require_usable,
     use_of,
 )
 from barymesh.peers.status import StatusServer
@@ -65,7 +64,7 @@ class CheckResult:
 
 
 async def check(
-    folder: Path, data: Path, weight: float = 1.0, privacy: PrivacyLevel | None = None, *,
+    folder: Path, data: Path, privacy: PrivacyLevel | None = None, *,
     budget: float | None = None, state: Path, **reading: Any,
 ) -> list[CheckResult]:  # fmt: skip
     """Whether the node of the kit in the folder could run now with these data, and its ``state`` in that folder."""
@@ -80,14 +79,13 @@ async def check(
     ]
     try:
         measure = read_measure(data, **reading)
-        require_usable(weight, network.method)
-        problem, fit = _fit(kit, measure, weight)
+        problem, fit = _fit(kit, measure)
         use = use_of(kit, problem)
         if privacy is not None:
             # made for the check only, and not released
             histogram, use = released(kit, measure, privacy)
-            problem = local_problem(kit, histogram, weight)
-        found += [fit, await _state(kit, problem, weight, state), _ledger(state, use, budget)]
+            problem = local_problem(kit, histogram)
+        found += [fit, await _state(kit, problem, state), _ledger(state, use, budget)]
     except BarymeshError as error:
         found.append(CheckResult("data", Verdict.WRONG, str(error)))
     found += [_disk(state), _audit(state), _clock(network.began), await _can_listen(kit)]
@@ -101,11 +99,11 @@ async def check(
     return found
 
 
-def _fit(kit: Kit, measure: Any, weight: float) -> tuple[Problem, CheckResult]:
+def _fit(kit: Kit, measure: Any) -> tuple[Problem, CheckResult]:
     """The problem with the measure, and whether it lies where the support of the network is."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AccuracyWarning)
-        problem = local_problem(kit, measure, weight)
+        problem = local_problem(kit, measure)
     sentences = [str(one.message) for one in caught if issubclass(one.category, AccuracyWarning)]
     size, outside = problem.atoms[0].weights.size, problem.share_outside()
     fits = outside <= _MOST_OUTSIDE
@@ -113,11 +111,11 @@ def _fit(kit: Kit, measure: Any, weight: float) -> tuple[Problem, CheckResult]:
     return problem, CheckResult("data", Verdict.OK if fits else Verdict.WRONG, ". ".join([text, *sentences]))
 
 
-async def _state(kit: Kit, problem: Problem, weight: float, folder: Path) -> CheckResult:
+async def _state(kit: Kit, problem: Problem, folder: Path) -> CheckResult:
     """Whether there is a state, and whether it can be continued with these data."""
     path = folder / STATE
     try:
-        runtime = await open_runtime(kit, problem, weight, path if path.exists() else None)
+        runtime = await open_runtime(kit, problem, path if path.exists() else None)
         runtime.close()
     except BarymeshError as error:
         return CheckResult("state", Verdict.WRONG, str(error))

@@ -7,7 +7,7 @@ from barymesh.peers.node import PrivacyLevel, neighbours
 from barymesh.problem import Problem
 
 
-def intention(kit: Kit, problem: Problem, data: str, weight: float, privacy: PrivacyLevel | None) -> list[str]:
+def intention(kit: Kit, problem: Problem, data: str, privacy: PrivacyLevel | None) -> list[str]:
     """What the node of the kit will compute from these data, and who gets what: a line for each. ``problem`` has the
     node's own measure."""
     network = kit.network
@@ -23,7 +23,7 @@ def intention(kit: Kit, problem: Problem, data: str, weight: float, privacy: Pri
         f"Node:       {kit.name} of the network {network.run}, with {len(network.nodes)} nodes",
         f"Network:    {network.fingerprint}",
         f"Computes:   the Wasserstein barycenter on {network.support} with reg {network.reg:g}, by {network.method}",
-        f"From:       {data}, {problem.atoms[0].weights.size} points, with weight {weight:g}",
+        f"From:       {data}, {problem.atoms[0].weights.size} points, with weight {kit.entry.weight:g}",
         f"Share of the data outside of the support: {problem.share_outside():.1%}",
         f"Neighbours: {others}",
         f"They get:   {what}",

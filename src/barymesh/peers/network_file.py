@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -18,12 +19,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.errors import ConfigError, FileError, NetworkError, OptionError, SupportError, WeightError
 from barymesh.extras import needs
 from barymesh.io.atomic import write_text
 from barymesh.io.toml import read_toml
 from barymesh.io.validation import error_text
-from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS
+from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS, WITHOUT_STEP
 from barymesh.network.topology import Network
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
@@ -39,6 +43,9 @@ NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
 # the key that a network which is yet to be accepted has for the node
 NEXT_SECRET = "next.key"
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
+
+# no node counts for more than so many ordinary ones, nor for less than this share of one
+LEAST_WEIGHT, MOST_WEIGHT = 1e-3, 1e3
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 # safe as the name of a folder and in a shell
@@ -67,6 +74,9 @@ class NodeEntry(BaseModel):
     name: str = Field(description="the name of the node")
     endpoint: str = Field(description="where its neighbours reach it, tcp://host:port")
     public_key: str = Field(description="the public half of its key, from `barymesh keygen`")
+    weight: float = Field(
+        default=1.0, ge=LEAST_WEIGHT, le=MOST_WEIGHT, description="the weight of its measure; an ordinary node has 1"
+    )
     status_port: int | None = Field(
         default=None, ge=1, lt=2**16, description="the port of its status, on its own machine"
     )
@@ -156,6 +166,16 @@ class NetworkFile(BaseModel):
         return value.astimezone(UTC).replace(microsecond=0)
 
     @model_validator(mode="after")
+    def _usable_weights(self) -> NetworkFile:
+        unequal = [node.name for node in self.nodes if node.weight != 1]
+        if unequal and self.method not in WITHOUT_STEP:
+            raise WeightError(
+                f"the weight of {unequal[0]!r} is not 1, and {self.method} needs weights of 1: its step depends on the "
+                "weights of all nodes. Make the network with method sinkhorn"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _distinct_nodes(self) -> NetworkFile:
         for what, key in (("name", "name"), ("public key", "public_key"), ("endpoint", "endpoint")):
             first: dict[str, int] = {}
@@ -178,6 +198,11 @@ class NetworkFile(BaseModel):
                 why = f"there is no node {unknown[0]!r}" if unknown else "it must be a pair of nodes"
                 raise NetworkError(f"the edge {edge} is not valid: {why}. The nodes are {', '.join(number)}")
         return Network(len(self.nodes), [[number[name] for name in edge] for edge in self.edges], name=self.run)
+
+    def relative_weights(self) -> NDArray[np.float64]:
+        """The weights of the nodes over their average, ``(m,)``; the same to the last bit at every node."""
+        weights = np.array([node.weight for node in self.nodes])
+        return np.asarray(weights * (len(weights) / math.fsum(weights)))
 
     def number(self, name: str) -> int:
         """The number of the node with this name."""
@@ -316,6 +341,7 @@ class NewNode:
     endpoint: str
     public_key: str | None = None
     status_port: int | None = None
+    weight: float = 1.0
 
 
 def create(

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh import __version__
-from barymesh.checks import real_number
 from barymesh.decentralized.algorithm import Nodes
+from barymesh.decentralized.tree import TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import FileError, NetworkError, WeightError
+from barymesh.errors import FileError, NetworkError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
-from barymesh.method_names import WITHOUT_STEP
 from barymesh.peers import audit
 from barymesh.peers.last_run import LastRun
 from barymesh.peers.logs import log_phase
@@ -133,6 +132,9 @@ class Peer:
             "stopped": bool(self.runtime.host.stopped.all()),
             "keeps_running": self._keeps_running,
             "support": kit.network.support,
+            "weight": kit.entry.weight,
+            "weights": {node.name: node.weight for node in kit.network.nodes},
+            "tree": self._place(),
             "error": None if latest is None else float(latest.errors[0]),
             "gap": None if latest is None else _known(latest.gaps),
             "tv_bound": None if latest is None else _known(latest.tv_bounds),
@@ -146,6 +148,20 @@ class Peer:
             "repeated_bytes": links.repeated_bytes,
             "refused_connections": links.refused_connections,
             "links": {name: asdict(link) for name, link in links.status().items()},
+        }
+
+    def _place(self) -> dict[str, Any] | None:
+        """Where the node is in the tree: its root and its parent, by name; None with methods that have none."""
+        state = self.runtime.host.state
+        if not isinstance(state, TreeState):
+            return None
+        nodes, graph = self.kit.network.nodes, self.runtime.host.nodes.network
+        return {
+            "root": nodes[int(graph.by_centrality[int(state.root[0]) + graph.size])].name,
+            "parent": nodes[int(state.parent[0])].name,
+            "distance": int(state.distance[0]),
+            "epoch": float(state.epoch[0]),
+            "epochs_left": int(min(state.allowance[0], 2**31)),
         }
 
     def estimate(self) -> dict[str, Any]:
@@ -210,32 +226,32 @@ def _known(values: NDArray[np.float64]) -> float | None:
 
 
 async def open_peer(
-    kit: Kit, measure: Any, weight: float, folder: Path, privacy: PrivacyLevel | None = None, *,
+    kit: Kit, measure: Any, folder: Path, privacy: PrivacyLevel | None = None, *,
     budget: float | None = None, source: str = "", consent: str = "", picture: bool = False, sync: bool = False,
 ) -> Peer:  # fmt: skip
-    """The node of the kit with this measure, ready to run in this event loop. ``weight`` is relative to that of an
-    ordinary node, which is 1. State and result are in the ``folder``; if there is a state, the node continues from it.
+    """The node of the kit with this measure, ready to run in this event loop. State and result are in the
+    ``folder``; if there is a state, the node continues from it.
 
     With ``privacy`` only a private release of the measure is used. The use is in the ledger and the audit log of the
     folder before this returns; PrivacyError if the ledger then exceeds the ``budget``, an epsilon. ``source``: where
     the data come from, and ``consent``: how it was given, for the audit log. ``picture``: whether to draw the result.
     ``sync``: the state survives a power cut too.
     """
-    own = local_problem(kit, measure, weight)
+    own = local_problem(kit, measure)
     problem, use = own, use_of(kit, own)
     if privacy is not None:
         histogram, use = released(kit, measure, privacy)
-        problem = local_problem(kit, histogram, weight)
-    runtime = await open_runtime(kit, problem, weight, folder / STATE, sync=sync)
+        problem = local_problem(kit, histogram)
+    runtime = await open_runtime(kit, problem, folder / STATE, sync=sync)
     try:
         # before the first message is sent
         spent = record_use(folder / LEDGER, use, budget)
         network = kit.network
         facts = {
             "node": kit.name, "run": network.run, "network": network.fingerprint, "method": network.method,
-            "support": network.support, "reg": network.reg, "weight": weight, "data": source, "records": use.records,
-            "digest": use.digest, "epsilon": getattr(use, "epsilon", None), "delta": getattr(use, "delta", None),
-            "consent": consent, "version": __version__,
+            "support": network.support, "reg": network.reg, "weight": kit.entry.weight, "data": source,
+            "records": use.records, "digest": use.digest, "epsilon": getattr(use, "epsilon", None),
+            "delta": getattr(use, "delta", None), "consent": consent, "version": __version__,
         }  # fmt: skip
         head = audit.record(folder / audit.AUDIT, "begin", facts)
     except BaseException:
@@ -244,20 +260,18 @@ async def open_peer(
     return Peer(kit, runtime, folder, spent, head, picture=picture)
 
 
-async def open_runtime(
-    kit: Kit, problem: Problem, weight: float, state_file: Path | None, *, sync: bool = False
-) -> Runtime:
+async def open_runtime(kit: Kit, problem: Problem, state_file: Path | None, *, sync: bool = False) -> Runtime:
     """The runtime of the node with the measure of the ``problem``, not connected yet."""
     network, graph = kit.network, kit.network.network()
-    require_usable(weight, network.method)
+    weights = network.relative_weights()
     # all data are here: nothing is gained by drawing samples of them
-    nodes = Nodes(graph, np.array([kit.number]), np.array([weight]))
+    nodes = Nodes(graph, np.array([kit.number]), weights[[kit.number]], weights)
     algorithm = hosted_algorithm(network.method, problem, nodes, tol=network.tol, batch="exact")
     listen = kit.listen or await own_address(kit)
     return Runtime(
         algorithm, problem, Place(network.fingerprint, listen, neighbours(kit), kit.keys), Pace(network.interval),
         began=network.began.timestamp(), state_file=state_file, sync=sync,
-        about=f"{network.fingerprint} {weight!r} {_digest(problem)}",
+        about=f"{network.fingerprint} {_digest(problem)}",
     )  # fmt: skip
 
 
@@ -291,22 +305,10 @@ def neighbours(kit: Kit) -> list[Neighbour]:
     ]
 
 
-def local_problem(kit: Kit, measure: Any, weight: float) -> Problem:
+def local_problem(kit: Kit, measure: Any) -> Problem:
     """The problem as the node knows it: with its own measure only. An error if that does not fit the network."""
-    number = real_number(weight)
-    if number is None or number <= 0:
-        raise WeightError(f"The weight is {weight!r}; it must be a positive number. An ordinary node has 1.")
     # each node has its own seed: two nodes must not draw the same samples
     return Problem.create([measure], parse_support(kit.network.support), reg=kit.network.reg, seed=kit.number)
-
-
-def require_usable(weight: float, method: str) -> None:
-    """An error if nodes with this method cannot have this weight."""
-    if weight != 1 and method not in WITHOUT_STEP:
-        raise WeightError(
-            f"The weight is {weight!r}, and {method} needs weights of 1: its step depends on the weights of all nodes, "
-            "which no node knows. Make the network with method sinkhorn."
-        )
 
 
 async def own_address(kit: Kit) -> str:

@@ -19,6 +19,7 @@ from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.admission import Admission
 from barymesh.transport.handshake import Reply, Request
+from barymesh.transport.inflow import Inflow
 from barymesh.transport.keys import KeyPair, fingerprint
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import BadMessageError, Message, Reason
@@ -37,13 +38,17 @@ _SOCKET_LIMIT = 2
 _HANDSHAKE_BYTES = 1024
 
 _EVENTS = (
-    zmq.Event.HANDSHAKE_SUCCEEDED
+    zmq.Event.CONNECTED
+    | zmq.Event.HANDSHAKE_SUCCEEDED
     | zmq.Event.HANDSHAKE_FAILED_AUTH
     | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
     | zmq.Event.DISCONNECTED
     | zmq.Event.CONNECT_RETRIED
 )
+
+# how often a connection over which nothing comes to an end is looked at
+_LOOK_MS = 50
 
 # libzmq reports within microseconds of a disconnection that it will retry; it does not after a breach of protocol
 _ANNOUNCEMENT_MS = 500
@@ -116,6 +121,8 @@ class Link:
         self._timing = timing
         self._queue = queue
         self._deliver = deliver
+        # of the present connection
+        self._inflow: Inflow | None = None
         self._was_connected = False
 
     @property
@@ -204,6 +211,9 @@ class Link:
                 zmq.Socket(shadow=dealer).send(self._request(), zmq.NOBLOCK)
                 yield dealer, monitor
             finally:
+                if self._inflow is not None:
+                    self._inflow.close()
+                    self._inflow = None
                 # before its reader closes, else libzmq waits for the reader for ever
                 dealer.disable_monitor()
                 monitor.close()
@@ -219,13 +229,18 @@ class Link:
         frames = zmq.Socket(shadow=dealer)
         connected = False
         while not self.admission.cut_off:
-            ready = dict(await poller.poll())
+            ready = dict(await poller.poll(_LOOK_MS if self._inflow else -1))
             if dealer in ready:
                 self._receive(frames)
+            elif self._inflow is not None and self._inflow.is_excessive(self.received_messages):
+                self.admission.report(BadMessageError(Reason.BROKEN, "a message of too many parts"))
+                return
             if monitor not in ready:
                 continue
             event, value = struct.unpack("=Hi", (await monitor.recv_multipart())[0])
-            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            if event == zmq.Event.CONNECTED:
+                self._inflow = Inflow(value, self.admission.format.longest_frame)
+            elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 connected = self._was_connected = True
                 self._set_state(LinkState.CONNECTED, "")
             elif event == zmq.Event.DISCONNECTED:

@@ -1,0 +1,59 @@
+"""Limits what a connection may bring in before anything of it can be read.
+
+libzmq hands over a message when its last part has come. The limit of a socket holds for each part, and there may be any
+number of them. So the bytes that the system has received for a connection are compared with what has been read: if far
+more has come than any message has, and none was complete, the connection is shut down, and libzmq drops its parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+
+# bytes beyond the longest message that may be on their way: what the buffers of the system hold
+SLACK = 8 * 2**20
+# where struct tcp_info of Linux has tcpi_bytes_received
+_OFFSET, _BYTES = 128, struct.Struct("=Q")
+
+
+class Inflow:
+    """The bytes that arrive over the connection with the file descriptor ``handle`` of libzmq. Of connections that the
+    system does not count, such as those on one machine by ``ipc``, nothing is known, and none is shut down."""
+
+    def __init__(self, handle: int, longest: int) -> None:
+        self._limit, self._seen, self._messages = SLACK + 2 * longest, 0, 0
+        # a descriptor of our own: libzmq may close its own at any time, and the number be given to another
+        self._socket: socket.socket | None = None
+        with contextlib.suppress(OSError):
+            self._socket = socket.socket(fileno=os.dup(handle))
+            self._seen = self._received()
+
+    def _received(self) -> int:
+        if self._socket is None or not hasattr(socket, "TCP_INFO"):
+            return 0
+        try:
+            found = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _OFFSET + _BYTES.size)
+        except OSError:
+            return 0
+        return int(_BYTES.unpack_from(found, _OFFSET)[0]) if len(found) >= _OFFSET + _BYTES.size else 0
+
+    def is_excessive(self, messages: int) -> bool:
+        """Whether more has come than any message has since ``messages``, the number of those that were complete, last
+        changed. If so, the connection is shut down."""
+        received = self._received()
+        if messages != self._messages:
+            self._messages, self._seen = messages, received
+        if received - self._seen <= self._limit:
+            return False
+        assert self._socket is not None
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def close(self) -> None:
+        """Look at it no more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -14,6 +14,7 @@ import barymesh as bm
 from barymesh.errors import NumericalError
 from barymesh.exact import solve
 from barymesh.oracle import build_oracle
+from barymesh.status import Status
 from tests.oracle.plain import node_oracle
 
 
@@ -77,6 +78,19 @@ def test_acceleration_is_worth_having():
     plain = solve(oracle, problem.weights, max_iter=5000, tol=1e-8, depth=0)
     fast = solve(oracle, problem.weights, max_iter=5000, tol=1e-8)
     assert fast.iterations < plain.iterations / 3
+
+
+def test_a_history_of_16_bits_serves_as_well(monkeypatch):
+    rng = np.random.default_rng(0)
+    points = bm.Support.regular((24, 24), 0, 1)
+    images = np.exp(-50 * np.square(points.points - rng.uniform(0.2, 0.8, (20, 1, 2))).sum(axis=2))
+    problem = bm.Problem.create(images * (rng.random(images.shape) < 0.5), points, reg=0.004)
+    plain = solve(problem.oracle, problem.weights, max_iter=500, tol=1e-8)
+    monkeypatch.setattr("barymesh.exact.anderson.LARGE", 1)
+    short = solve(problem.oracle, problem.weights, max_iter=500, tol=1e-8)
+    assert short.status is plain.status is Status.CONVERGED
+    assert short.iterations <= 1.1 * plain.iterations + 2
+    assert np.abs(short.p - plain.p).sum() < 1e-6
 
 
 def test_gaussians_on_the_line_approach_the_quantile_average():

@@ -1,4 +1,5 @@
-// Passes over the history of an Anderson-accelerated iteration, one row of (m, n) at a time. See exact/anderson.py.
+// Passes over the history of an Anderson-accelerated iteration, one row of (m, n) at a time. See exact/anderson.py. The
+// history holds numbers of type H, which only shape directions: float, or Brief to save memory.
 #include "simd.h"
 #include "threads.h"
 #include "vector_math.h"
@@ -12,13 +13,13 @@ constexpr Index BLOCK = 64;
 
 // One row of `gram`, for COUNT differences or fewer. Every sum has four running sums, which are added in pairs: all of
 // them together fit into the registers, or nearly so.
-template <int COUNT>
-void products(Index count, Cube<const float> changes, Index i, Matrix<const double> r, double weight,
+template <int COUNT, class H>
+void products(Index count, Cube<const H> changes, Index i, Matrix<const double> r, double weight,
               Vector<const double> p, Matrix<double> out) {
     if constexpr (COUNT > 1)
-        if (count < COUNT) return products<COUNT - 1>(count, changes, i, r, weight, p, out);
+        if (count < COUNT) return products<COUNT - 1, H>(count, changes, i, r, weight, p, out);
     constexpr int RUNNING = 4, W = WIDTH<double> < RUNNING ? WIDTH<double> : RUNNING, R = RUNNING / W;
-    const float* d[COUNT];
+    const H* d[COUNT];
     for (int q = 0; q < COUNT; ++q) d[q] = changes[q].row(i);
     // adds the terms l to the sums
     const auto add = [&](auto l, auto& sums) __attribute__((always_inline)) {
@@ -86,7 +87,8 @@ void residual(Matrix<double> log_p, Vector<const double> mean, Vector<const doub
 
 // Turn the previous residual and step in a slot of the history into differences: change = dr and
 // move = dx + relaxation dr.
-void close_slot(Matrix<const double> r, double relaxation, Matrix<float> change, Matrix<float> move) {
+template <class H>
+void close_slot(Matrix<const double> r, double relaxation, Matrix<H> change, Matrix<H> move) {
     parallel(r.rows, 0.7 * static_cast<double>(r.columns), [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i)
             for_lanes<double>(r.columns, [&](auto l) {
@@ -99,10 +101,11 @@ void close_slot(Matrix<const double> r, double relaxation, Matrix<float> change,
 
 // out[i, q, s] = w_i sum_l p_l d_q d_s for residual differences d and s >= q, and out[i, q, count] = w_i sum_l p_l d_q r;
 // the lower triangle is 0. At most LONGEST_HISTORY differences.
-void gram(Cube<const float> changes, Index count, Matrix<const double> r, Vector<const double> weights,
+template <class H>
+void gram(Cube<const H> changes, Index count, Matrix<const double> r, Vector<const double> weights,
           Vector<const double> p, Cube<double> out) {
     parallel(r.rows, 0.2 * static_cast<double>(p.size * count), [&](Index begin, Index end) {
-        for (Index i = begin; i < end; ++i) products<LONGEST_HISTORY>(count, changes, i, r, weights[i], p, out[i]);
+        for (Index i = begin; i < end; ++i) products<LONGEST_HISTORY, H>(count, changes, i, r, weights[i], p, out[i]);
     });
 }
 
@@ -110,8 +113,9 @@ void gram(Cube<const float> changes, Index count, Matrix<const double> r, Vector
 //
 // x <- x - drift + w r - sum_q c_q (dx_q + w dr_q), w the relaxation; `fallback` gets the plain step x - drift + r; the
 // slot gets the step and the residual, from which `close_slot` computes the next differences.
+template <class H>
 void accelerate(Matrix<double> x, Matrix<const double> r, Vector<const double> drift, Matrix<double> fallback,
-                Cube<float> moves, Cube<float> changes, Index count, Vector<const double> coefficients,
+                Cube<H> moves, Cube<H> changes, Index count, Vector<const double> coefficients,
                 double relaxation, Index slot) {
     parallel(x.rows, static_cast<double>(x.columns * (3 + count)) * 0.4, [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i)
@@ -127,5 +131,14 @@ void accelerate(Matrix<double> x, Matrix<const double> r, Vector<const double> d
             });
     });
 }
+
+#define INSTANTIATE(H)                                                                                                 \
+    template void close_slot<H>(Matrix<const double>, double, Matrix<H>, Matrix<H>);                                   \
+    template void gram<H>(Cube<const H>, Index, Matrix<const double>, Vector<const double>, Vector<const double>,      \
+                          Cube<double>);                                                                               \
+    template void accelerate<H>(Matrix<double>, Matrix<const double>, Vector<const double>, Matrix<double>, Cube<H>,   \
+                                Cube<H>, Index, Vector<const double>, double, Index);
+INSTANTIATE(float)
+INSTANTIATE(Brief)
 
 }  // namespace barymesh::INSTRUCTION_SET

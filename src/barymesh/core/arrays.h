@@ -14,6 +14,8 @@
 namespace barymesh {
 
 using Index = std::int64_t;
+// the upper half of a float: its range, and two to three decimal places (bfloat16)
+using Brief = std::uint16_t;
 
 // columns of a matrix product computed together; matrices on its right-hand side are padded to a multiple of it
 constexpr int STRIP = 8;

@@ -53,11 +53,14 @@ void log_sums(Matrix<const T> z, Vector<const double> top, Vector<const Index> p
 // anderson.cpp
 void weighted_mean(Matrix<const double> rows, Vector<const double> weights, Vector<double> out);
 void residual(Matrix<double> log_p, Vector<const double> mean, Vector<const double> p, Vector<double> error);
-void close_slot(Matrix<const double> r, double relaxation, Matrix<float> change, Matrix<float> move);
-void gram(Cube<const float> changes, Index count, Matrix<const double> r, Vector<const double> weights,
+template <class H>
+void close_slot(Matrix<const double> r, double relaxation, Matrix<H> change, Matrix<H> move);
+template <class H>
+void gram(Cube<const H> changes, Index count, Matrix<const double> r, Vector<const double> weights,
           Vector<const double> p, Cube<double> out);
+template <class H>
 void accelerate(Matrix<double> x, Matrix<const double> r, Vector<const double> drift, Matrix<double> fallback,
-                Cube<float> moves, Cube<float> changes, Index count, Vector<const double> coefficients,
+                Cube<H> moves, Cube<H> changes, Index count, Vector<const double> coefficients,
                 double relaxation, Index slot);
 
 // atoms.cpp

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from barymesh.core.tree import Tree
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
+# float32, or the upper halves of such numbers: Brief in core/arrays.h
+History = NDArray[np.float32] | NDArray[np.uint16]
 Reals = NDArray[np.float64] | NDArray[np.float32]
 Indices = NDArray[np.intp]
 Words = NDArray[np.uint64]
@@ -86,15 +87,15 @@ def log_sums(
 # anderson.cpp
 def weighted_mean(rows: Floats, weights: Floats, out: Floats) -> None: ...
 def residual(log_p: Floats, mean: Floats, p: Floats, error: Floats) -> None: ...
-def close_slot(r: Floats, relaxation: float, change: Singles, move: Singles) -> None: ...
-def gram(changes: Singles, count: int, r: Floats, weights: Floats, p: Floats, out: Floats) -> None: ...
+def close_slot(r: Floats, relaxation: float, change: History, move: History) -> None: ...
+def gram(changes: History, count: int, r: Floats, weights: Floats, p: Floats, out: Floats) -> None: ...
 def accelerate(
     x: Floats,
     r: Floats,
     drift: Floats,
     fallback: Floats,
-    moves: Singles,
-    changes: Singles,
+    moves: History,
+    changes: History,
     count: int,
     coefficients: Floats,
     relaxation: float,

@@ -204,9 +204,12 @@ NB_MODULE(kernels, m) {
     // anderson.cpp
     KERNEL("weighted_mean", weighted_mean);
     KERNEL("residual", residual);
-    KERNEL("close_slot", close_slot);
-    KERNEL("gram", gram);
-    KERNEL("accelerate", accelerate);
+    KERNEL("close_slot", close_slot<float>);
+    KERNEL("close_slot", close_slot<Brief>);
+    KERNEL("gram", gram<float>);
+    KERNEL("gram", gram<Brief>);
+    KERNEL("accelerate", accelerate<float>);
+    KERNEL("accelerate", accelerate<Brief>);
 
     // atoms.cpp
     KERNEL("evaluate_atoms", evaluate_atoms<double>);

@@ -89,13 +89,28 @@ template <class T, class S, int N>
 INLINE Simd<T, N> load(const S* data, Lanes<N> l) {
     Simd<S, N> v;
     std::memcpy(&v, data + l.at, sizeof v);
-    return convert<T>(v);
+    if constexpr (std::is_same_v<S, Brief>) {
+        const auto bits = convert<std::uint32_t>(v) << 16;
+        Simd<float, N> wide;
+        std::memcpy(&wide, &bits, sizeof wide);
+        return convert<T>(wide);
+    } else
+        return convert<T>(v);
 }
 template <class S, class V, int N>
 INLINE void store(S* data, Lanes<N> l, V v) {
     static_assert(COUNT<V> == N);
-    const auto converted = convert<S>(v);
-    std::memcpy(data + l.at, &converted, sizeof converted);
+    if constexpr (std::is_same_v<S, Brief>) {
+        const auto single = convert<float>(v);
+        Simd<std::uint32_t, N> bits;
+        std::memcpy(&bits, &single, sizeof bits);
+        // rounded to nearest, halves to even
+        const auto upper = convert<Brief>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+        std::memcpy(data + l.at, &upper, sizeof upper);
+    } else {
+        const auto converted = convert<S>(v);
+        std::memcpy(data + l.at, &converted, sizeof converted);
+    }
 }
 template <class T, int N>
 INLINE Simd<T, N> splat(T value) {

@@ -6,11 +6,14 @@ the plain step taken in its place. The next point minimises the linear predictio
 
     |r|^2 = sum_i w_i sum_l p_l r_i(l)^2
 
-which is the one that counts where the barycenter p has mass. The history is kept in float32: it only shapes directions,
-whose size shrinks with the residual, so its rounding never limits the accuracy reached, and it halves the memory.
+which is the one that counts where the barycenter p has mass. The history is kept in float32, or in
+16 bits a number where it is large: it only shapes directions, whose size shrinks with the residual, so its rounding
+never limits the accuracy reached.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,8 @@ DEPTH = 5
 RELAXATION = 1.5
 # relative to the largest history vector; keeps nearly parallel differences from blowing up the coefficients
 RIDGE = 1e-10
+# from so many numbers on, those of the history have 16 bits: they no longer fit the caches, and take most of the memory
+LARGE = 2**20
 # plain steps between two tries of an acceleration that keeps failing, so that it costs at most one step in nine
 LONGEST_WAIT = 8
 
@@ -33,8 +38,9 @@ class Anderson:
 
     def __init__(self, shape: tuple[int, int], depth: int = DEPTH, relaxation: float = RELAXATION) -> None:
         self.depth, self.relaxation = depth, relaxation
-        self.moves = np.empty((max(depth, 1), *shape), dtype=np.float32)
-        self.changes = np.empty((max(depth, 1), *shape), dtype=np.float32)
+        kind: type = np.uint16 if shape[0] * shape[1] >= LARGE else np.float32
+        self.moves: NDArray[Any] = np.empty((max(depth, 1), *shape), kind)
+        self.changes: NDArray[Any] = np.empty((max(depth, 1), *shape), kind)
         self.fallback = np.empty(shape)
         self.open_slot = -1
         self.count = 0

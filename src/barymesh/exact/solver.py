@@ -125,7 +125,7 @@ def solve(
             with np.errstate(invalid="ignore"):
                 decrease = float(-(top + np.log(np.exp(mean - top).sum())))
             p = np.exp(mean + decrease)
-            # the float32 history lets sum_i w_i x_i drift from 0 by rounding, which would flatter the dual
+            # the rounded history lets sum_i w_i x_i drift from 0 by rounding, which would flatter the dual
             dual = _dot(weights, value) - _dot(drift, p)
             kernels.residual(log_p, mean, p, node_errors)
             error = _dot(weights, node_errors)

@@ -34,14 +34,17 @@ LAYERS = [
     ["exact"],
     ["decentralized"],
     ["engines"],
+    ["like", "weight_path"],
     ["api", "block_descent", "callbacks", "datasets", "privacy"],
-    ["sklearn", "viz", "io.output", "peers"],
+    ["estimators", "viz", "io.output", "peers"],
+    ["sklearn"],
     ["dashboard"],
     ["cli"],
 ]
 # the steps upwards that a function takes when it is called, or that only type checkers see: results, histories,
 # problems and networks draw themselves, and a measure that is loaded later is read from a file
-LATER = {("history", "viz"), ("network", "viz"), ("problem", "viz"), ("result", "viz"), ("measures", "io.files")}
+LATER = {(one, "viz") for one in ("history", "network", "problem", "result", "weight_path")}
+LATER |= {("measures", "io.files")}
 
 
 def modules():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
 import ot
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -16,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import barymesh as bm
 from barymesh.errors import MeasureError, OptionError, RegularisationError, SupportError
-from barymesh.sklearn import WassersteinBarycenter
+from barymesh.sklearn import BarycenterTransport, WassersteinBarycenter
 
 NO_MASS = "its data have a row without mass, which is no histogram"
 EXPECTED = dict.fromkeys(
@@ -57,7 +61,9 @@ def test_fit_is_the_barycenter(rng):
 
 def test_the_scale_of_the_support_does_not_matter(rng):
     rows = bumps(rng, 5)
-    near, far = (WassersteinBarycenter(support=scale * LINE).fit(rows) for scale in (1.0, 1e6))
+    near, far = (
+        WassersteinBarycenter(reg=0.05, relative_reg=True, support=scale * LINE).fit(rows) for scale in (1.0, 1e6)
+    )
     assert far.reg_ == pytest.approx(1e12 * near.reg_)
     assert total_variation(near.barycenter_, far.barycenter_) < 1e-5
 
@@ -124,7 +130,9 @@ def test_it_lives_in_pipelines_and_searches(rng):
 def test_scores_at_their_own_reg_do_not_compare(rng):
     """The reason for score_reg."""
     rows = bumps(rng, 12)
-    assert WassersteinBarycenter(reg=5.0).fit(rows).score(rows) > WassersteinBarycenter(reg=0.02).fit(rows).score(rows)
+    assert WassersteinBarycenter(reg=5.0, relative_reg=True).fit(rows).score(rows) > WassersteinBarycenter(
+        reg=0.02, relative_reg=True
+    ).fit(rows).score(rows)
 
 
 # ---- data arriving over time
@@ -132,7 +140,10 @@ def test_scores_at_their_own_reg_do_not_compare(rng):
 
 def test_the_first_part_is_a_fit(rng):
     rows = bumps(rng, 4)
-    whole, part = WassersteinBarycenter().fit(rows), WassersteinBarycenter().partial_fit(rows)
+    whole, part = (
+        WassersteinBarycenter().fit(rows),
+        WassersteinBarycenter().partial_fit(rows),
+    )
     np.testing.assert_array_equal(whole.barycenter_, part.barycenter_)
 
 
@@ -192,8 +203,8 @@ def test_the_divergence_never_says_more_than_the_rows_did(rng):
 def test_a_stream_approaches_the_barycenter_of_its_distribution():
     rng = np.random.default_rng(3)
     rows = bumps(rng, 240)
-    whole = WassersteinBarycenter(reg=0.2).fit(rows).barycenter_
-    stream = WassersteinBarycenter(reg=0.2)
+    whole = WassersteinBarycenter(reg=0.2, relative_reg=True).fit(rows).barycenter_
+    stream = WassersteinBarycenter(reg=0.2, relative_reg=True)
     away = []
     for batch in np.split(rows, 12):
         away.append(total_variation(stream.partial_fit(batch).barycenter_, whole))
@@ -256,3 +267,93 @@ def test_too_few_iterations_are_said(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         WassersteinBarycenter().fit(bumps(rng, 3))
+
+
+def test_reg_means_what_it_means_in_barycenter(rng):
+    rows = bumps(rng, 4)
+    assert WassersteinBarycenter().fit(rows).reg_ == WassersteinBarycenter().reg
+    for relative in (False, True):
+        fitted = WassersteinBarycenter(reg=0.04, relative_reg=relative).fit(rows)
+        expected = bm.barycenter(rows, LINE, reg=0.04, relative_reg=relative)
+        assert fitted.reg_ == pytest.approx(expected.reg, rel=1e-12)
+        assert total_variation(fitted.barycenter_, expected.weights) < 1e-5
+
+
+def two_sites(rng, count=150):
+    """Samples of two sites that measure differently, and what is to be predicted from them."""
+    site = rng.choice(["north", "south"], count)
+    truth = rng.normal(size=(count, 2))
+    seen = np.where((site == "north")[:, None], truth, 2 * truth + [4, -3])
+    return site, seen, truth[:, 0] > 0
+
+
+def test_samples_of_all_groups_are_moved_to_one_distribution(rng):
+    site, seen, _ = two_sites(rng)
+    estimator = BarycenterTransport(reg=0.1, weights="size")
+    moved = estimator.fit_transform(seen, groups=site)
+    north, south = moved[site == "north"], moved[site == "south"]
+    assert np.linalg.norm(north.mean(axis=0) - south.mean(axis=0)) < 1e-3
+    apart = ot.emd2([], [], ot.dist(north, south))
+    assert apart < 0.05 * ot.emd2([], [], ot.dist(seen[site == "north"], seen[site == "south"]))
+    expected = bm.barycenter([seen[site == name] for name in estimator.groups_], reg=0.1, weights="size")
+    for k, name in enumerate(estimator.groups_):
+        np.testing.assert_allclose(moved[site == name], expected.map(k)(seen[site == name]), atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_a_pipeline_takes_a_frame_with_the_groups_in_a_column(rng, make):
+    site, seen, truth = two_sites(rng)
+    frame = make({"a": seen[:, 0], "site": site, "b": seen[:, 1]})
+    chain = make_pipeline(BarycenterTransport(reg=0.1, by="site"), LogisticRegression())
+    chain.fit(frame, truth)
+    blind = make_pipeline(LogisticRegression()).fit(seen, truth)
+    new_site, new_seen, new_truth = two_sites(rng)
+    new = make({"a": new_seen[:, 0], "site": new_site, "b": new_seen[:, 1]})
+    assert chain.score(new, new_truth) > max(0.9, blind.score(new_seen, new_truth) + 0.1)
+    assert list(chain[0].get_feature_names_out()) == ["a", "b"]
+    assert chain[0].n_features_in_ == 3
+    again = pickle.loads(pickle.dumps(chain))
+    np.testing.assert_array_equal(again.predict(new), chain.predict(new))
+    search = GridSearchCV(chain, {"barycentertransport__reg": [0.1, 0.3]}, cv=2).fit(frame, truth)
+    assert search.best_score_ > 0.8
+
+
+def test_the_column_may_have_a_number_and_the_cost_be_a_function(rng):
+    site, seen, _ = two_sites(rng, 40)
+    rows = np.column_stack([seen, site == "north"])
+    options = {"reg": 0.5, "weights": {1.0: 3, 0.0: 1}, "tol": 1e-4}
+    first = BarycenterTransport(by=-1, **options).fit(rows)
+    other = BarycenterTransport(by=2, cost=squared, **options).fit(rows.tolist())
+    np.testing.assert_allclose(first.transform(rows), other.transform(rows), atol=1e-3)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(other)).transform(rows), other.transform(rows))
+    np.testing.assert_allclose(sorted(first.result_.problem.weights), [0.25, 0.75])
+
+
+def squared(z, y):
+    return ((z[:, None] - y) ** 2).sum(axis=-1)
+
+
+def test_what_is_wrong_with_the_groups_is_named(rng):
+    site, seen, _ = two_sites(rng, 20)
+    fitted = BarycenterTransport(reg=1.0).fit(seen, groups=site)
+    with pytest.raises(MeasureError, match=r"group 'west', which fit has not seen. It has seen (north|south), "):
+        fitted.transform(seen[:1], groups=["west"])
+    with pytest.raises(OptionError, match="20 samples and groups of shape"):
+        fitted.transform(seen, groups=site[:3])
+    with pytest.raises(OptionError, match="no column by='site'; its columns are 0, 1"):
+        BarycenterTransport(by="site").fit(seen)
+    with pytest.raises(OptionError, match="by=0 is set as well"):
+        BarycenterTransport(by=0).fit(seen, groups=site)
+    with pytest.raises(OptionError, match="weights has the groups east"):
+        BarycenterTransport(weights={"east": 1}).fit(seen, groups=site)
+    with pytest.raises(NotFittedError):
+        BarycenterTransport().transform(seen)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+        BarycenterTransport(reg=0.5, max_iter=1).fit(seen, groups=site)
+
+
+def test_the_transport_passes_the_checks_of_scikit_learn():
+    estimator = BarycenterTransport(reg=5.0, tol=1e-3)
+    found = check_estimator(estimator, on_fail=None, on_skip=None)
+    failed = {one["check_name"]: repr(one["exception"]) for one in found if one["status"] == "failed"}
+    assert failed == {}

@@ -14,7 +14,6 @@ from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.special import softmax
 from scipy.stats import ks_2samp
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
@@ -30,17 +29,15 @@ aware = cross_val_predict(LinearRegression(), data.data, data.target, cv=10)
 unaware = cross_val_predict(LinearRegression(), data.data[:, 1:], data.target, cv=10)
 
 # %%
-# Each group counts by its number of patients. The map of group k sends a score y to the mean of the barycenter's
-# points under the plan that the dual potential stands for, with weights ``softmax((dual_k - (points - y)^2) / reg)``.
+# Each group counts by its number of patients. The map of a group sends a score to the mean of the barycenter's points
+# under the plan of that group.
 
 members = [group == k for k in range(3)]
 shares = [each.mean() for each in members]
-result = bm.barycenter([bm.Empirical(unaware[each]) for each in members], reg=20.0, weights=shares)
-points = result.support.points[:, 0]
+result = bm.barycenter([bm.Empirical(unaware[each]) for each in members], reg=20.0, weights="size")
 fair, shifted, exact = unaware.copy(), unaware.copy(), unaware.copy()
-for each, dual in zip(members, result.duals, strict=True):
-    plan = softmax((dual - (points - unaware[each, None]) ** 2) / result.reg, axis=1)
-    fair[each] = plan @ points
+for k, each in enumerate(members):
+    fair[each] = result.map(k)(unaware[each])
 
 # %%
 # The check: on the line the repair has a closed form, the average of the groups' quantile functions at the patient's

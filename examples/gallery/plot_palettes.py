@@ -11,7 +11,6 @@ which knows nothing of *which* colours there are.
 import matplotlib.pyplot as plt
 import numpy as np
 import ot
-from scipy.special import softmax
 from skimage import color, data
 from skimage.transform import resize
 
@@ -32,16 +31,10 @@ result = bm.barycenter(volumes, bm.Support.regular([24] * 3, lower + half, upper
 print(f"{result.message} The objective is within {result.gap:.1e} of the best possible.")
 
 # %%
-# The map of a photograph sends a colour y to the mean of the palette under its plan, which the dual potential gives
-# for any colour, drawn or not. Its rival matches the mean and the standard deviation of each channel.
+# The map of a photograph sends a colour to the mean of the palette under its plan, for any colour, counted or not.
+# Its rival matches the mean and the standard deviation of each channel.
 
-worth = result.weights > 1e-5
-palette = result.support.points[worth]
-
-
-def to_palette(colours: np.ndarray, dual: np.ndarray) -> np.ndarray:
-    squared = (colours**2).sum(axis=1)[:, None] + (palette**2).sum(axis=1) - 2 * colours @ palette.T
-    return softmax((dual[worth] - squared) / result.reg, axis=1) @ palette
+maps = [result.map(k) for k in range(len(names))]
 
 
 def to_moments(colours: np.ndarray, own: np.ndarray) -> np.ndarray:
@@ -62,7 +55,7 @@ def apart(palettes: list[np.ndarray]) -> float:
 distances = {
     "as taken": apart(held_out),
     "channels matched": apart([to_moments(h, u) for h, u in zip(held_out, used, strict=True)]),
-    "barycenter": apart([to_palette(h, d) for h, d in zip(held_out, result.duals, strict=True)]),
+    "barycenter": apart([move(h) for h, move in zip(held_out, maps, strict=True)]),
 }
 for name, distance in distances.items():
     print(f"{name:17} palettes {distance:.1f} apart")
@@ -74,11 +67,10 @@ assert 3 * distances["barycenter"] < distances["channels matched"] < distances["
 # of the camera becomes visible. A larger ``reg`` gives smoother maps and paler palettes.
 
 figure, panels = plt.subplots(3, 3, figsize=(7, 5.2), layout="constrained")
-for column, (photograph, own, dual) in enumerate(zip(photographs, used, result.duals, strict=True)):
-    flat = photograph.reshape(-1, 3)
-    versions = (flat, to_moments(flat, own), to_palette(flat, dual))
+for column, (photograph, own, move) in enumerate(zip(photographs, used, maps, strict=True)):
+    versions = (photograph, to_moments(photograph, own), move(photograph))
     for axes, version in zip(panels[:, column], versions, strict=True):
-        axes.imshow(np.clip(color.lab2rgb(version.reshape(photograph.shape)), 0, 1))
+        axes.imshow(np.clip(color.lab2rgb(version), 0, 1))
         axes.set(xticks=[], yticks=[])
 for axes, (name, distance) in zip(panels[:, 0], distances.items(), strict=True):
     axes.set_ylabel(f"{name}\npalettes {distance:.0f} apart", fontsize=9)

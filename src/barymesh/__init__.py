@@ -23,6 +23,7 @@ from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
+from barymesh.weight_path import BarycenterPath, path
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ set_threads()
 load = Result.load
 
 __all__ = [
+    "BarycenterPath",
     "BarymeshError",
     "Distribution",
     "Empirical",
@@ -50,6 +52,7 @@ __all__ = [
     "barycenter",
     "from_dataframe",
     "load",
+    "path",
     "read_measures",
     "set_threads",
 ]

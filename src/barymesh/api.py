@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from barymesh.options import Options
 from barymesh.options.model import takes_options
@@ -22,7 +23,8 @@ def barycenter(options: Options) -> Result:
     -------
     Result
         Always; ``result.success`` is True if the tolerance was reached; ``result.gap`` certifies the objective.
-        Ctrl-C returns the best result so far, with status INTERRUPTED.
+        Ctrl-C returns the best result so far, with status INTERRUPTED. With ``output="like"`` a
+        ``barymesh.like.ResultLike``, which has the same attributes and methods.
 
     Examples
     --------
@@ -42,6 +44,16 @@ def barycenter(options: Options) -> Result:
     >>> result.status.name
     'CONVERGED'
     """
+    if options.output == "like":
+        from barymesh.like import ResultLike, find_example
+
+        example = find_example(options.measures)
+        found = _computed(options)
+        return found if example is None else cast(Result, ResultLike(found, example))
+    return _computed(options)
+
+
+def _computed(options: Options) -> Result:
     problem = Problem.create(**options.problem_arguments())
     shown = is_interactive() if options.progress is None else options.progress
     options = replace(options, progress=shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -275,7 +276,8 @@ class Result:
                 "The cost is a matrix, which has no place for new points. Use result.plan(i), which says where the "
                 "points of its columns go."
             )
-        return TransportMap(self.support, problem.cost, self.reg, self.duals[number], lambda: self._coupling(number))
+        find = partial(self._coupling, number)
+        return TransportMap(self.support, problem.cost, self.reg, self.duals[number], find)
 
     def cost(self, measure: int | str) -> float:
         """The mean cost of moving a unit of mass between the barycenter and one of the measures, under ``plan``.

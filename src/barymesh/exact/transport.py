@@ -13,7 +13,16 @@ Floats = NDArray[np.float64]
 
 
 def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float) -> tuple[Floats, float]:
-    """``W_i(target) (m,)`` of every node, and how far the worst of its plans is from having the right rows (L1).
+    """``W_i(target) (m,)`` of every node, and how far the worst of its plans is from having the right rows (L1)."""
+    _, costs, error = transport_potentials(oracle, target, max_iter=max_iter, tol=tol)
+    return costs, error
+
+
+def transport_potentials(
+    oracle: Oracle, target: Floats, *, max_iter: int, tol: float, start: Floats | None = None
+) -> tuple[Floats, Floats, float]:
+    """The potentials ``x (m, n)`` of the transport of every node to the target, from ``start (m, n)`` if it is given,
+    and what ``transport_costs`` returns.
 
     Sinkhorn in the dual, node by node: with ``x = lam / reg`` and ``p_i = grad W*_i``,
 
@@ -23,7 +32,7 @@ def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float
     ``reg KL(target | p_i)``; an accelerated one that raises the sum over all nodes by less is undone.
     """
     log_target = np.log(np.maximum(target, np.finfo(float).tiny))
-    x = np.zeros((oracle.count, oracle.size))
+    x = np.zeros((oracle.count, oracle.size)) if start is None else start.copy()
     no_drift, weights = np.zeros(oracle.size), np.ones(oracle.count)
     anderson, goal = Anderson(x.shape), -np.inf
     for _ in range(max_iter):
@@ -32,10 +41,10 @@ def transport_costs(oracle: Oracle, target: Floats, *, max_iter: int, tol: float
         reached = float(bounds.sum())
         if not anderson.keep(x, bool(reached >= goal - ROUNDING * (1.0 + np.abs(bounds).sum()))):
             continue
-        costs, error = oracle.reg * bounds, float(np.abs(np.exp(log_p) - target).sum(axis=1).max())
+        best, costs, error = x.copy(), oracle.reg * bounds, float(np.abs(np.exp(log_p) - target).sum(axis=1).max())
         if error <= tol:
             break
         short = log_target - log_p
         goal = reached + float((short @ target).sum())
         anderson.step(x, short, no_drift, weights, target)
-    return costs, error
+    return best, costs, error

@@ -172,6 +172,9 @@ class Options(RunOptions):
         is known by samples that grow instead, see ``batch``.
     precision : str, default="float64"
         Arithmetic inside the oracles: ``"float64"`` or ``"float32"``. float32 is faster and good to about 1e-5.
+    output : str, default="numpy"
+        The kind of arrays that come out: ``"numpy"``, or ``"like"`` for that of the measures given, which may be arrays
+        of torch, JAX or CuPy.
     network : str, Network, graph, array, path or None, default=None
         The network of the nodes: a name with or without arguments (``"cycle"``, ``"erdos_renyi:p=0.05"``), or a file of
         edges.
@@ -189,6 +192,7 @@ class Options(RunOptions):
     seed: int = option(0, reader=read.whole)
     samples: int = option(1000, reader=read.count)
     precision: str = option("float64", reader=read.one_of(*read.PRECISIONS))
+    output: str = option("numpy", reader=read.one_of("numpy", "like"), text=False)
     network: Any = option(None, *ENGINES, reader=read_network.network)
 
     @property
@@ -198,7 +202,7 @@ class Options(RunOptions):
 
     def problem_arguments(self) -> dict[str, Any]:
         """What ``Problem.create`` takes."""
-        others = {*RunOptions.fields(), "network"}
+        others = {*RunOptions.fields(), "network", "output"}
         return {name: getattr(self, name) for name in Options.fields() if name not in others}
 
     def check(self, given: set[str]) -> None:

@@ -35,6 +35,8 @@ def result(name: str, value: Any) -> Result:
     """The Result of an earlier run."""
     from barymesh.result import Result
 
+    # one whose arrays are those of another library has it too
+    value = getattr(value, "numpy", value)
     if not isinstance(value, Result):
         raise OptionError(f"{name} is {value!r}; it must be a Result of an earlier run.")
     return value

@@ -29,6 +29,7 @@ WAITING = (
 # files that compute; the longest first, so that all processes end at about the same time
 COMPUTING = (
     "decentralized/test_sinkhorn", "docs/test_code_blocks", "studies/test_command", "decentralized/test_members",
+    "decentralized/test_liars",
     "exact/test_certificate", "studies/test_fingerprints", "test_extras", "cli/test_barycenter",
     "exact/test_against_pot", "viz/test_animation", "decentralized/test_tree", "measures/test_gaussian",
     "engines/test_simulation", "cli/test_simulate", "io/test_files", "decentralized/baselines/test_block_descent",

@@ -11,7 +11,7 @@ import pytest
 import barymesh as bm
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Pace, Place, Runtime, StopReason, hosted_algorithm
-from barymesh.errors import OptionError
+from barymesh.errors import NumericalError, OptionError
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport.keys import KeyPair
@@ -181,3 +181,24 @@ def test_the_usual_number_of_activations_comes_from_the_clock():
         await one.links.close()
 
     asyncio.run(work())
+
+
+def test_a_state_that_cannot_be_published_is_never_kept(tmp_path):
+    """Neither on disk nor in memory; without a neighbour to blame it is an error."""
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+    runtime = peer(0, keys, ports, tmp_path)
+    asyncio.run(at_work(runtime, duration=0.2))
+    kept = runtime.memory.pack()
+    # a message that has led to numbers which no neighbour accepts
+    poison = next(iter(runtime.transport.row.values()))
+    runtime.transport.arrived[poison] = True
+    batch = runtime.host.batch(0)
+    outgoing = runtime.host.activate(batch)
+    runtime.host.state.own.x[:] = 1e300
+    outgoing.messages[0, -1] = np.nan
+    assert not runtime._publishable(batch, outgoing)
+    assert not runtime.transport.arrived.any()
+    assert runtime.memory.pack()[-len(kept) // 2 :] == kept[-len(kept) // 2 :]
+    with pytest.raises(NumericalError, match="Nothing was sent"):
+        runtime._publishable(batch, outgoing)
+    runtime.close()

@@ -35,7 +35,7 @@ LAYERS = [
     ["decentralized"],
     ["engines"],
     ["like", "weight_path"],
-    ["api", "block_descent", "callbacks", "datasets", "privacy"],
+    ["api", "block_descent", "callbacks", "datasets", "gaussians", "privacy"],
     ["estimators", "viz", "io.output", "peers"],
     ["sklearn"],
     ["dashboard"],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from barymesh.api import barycenter
 from barymesh.errors import BarymeshError
+from barymesh.gaussians import gaussian_barycenter
 from barymesh.history import History
 from barymesh.io.files import read_measures
 from barymesh.io.frames import from_dataframe
@@ -21,6 +22,7 @@ from barymesh.record import Record
 from barymesh.resources.cores import set_threads
 from barymesh.result import Result
 from barymesh.status import Status
+from barymesh.support.free import FreeSupport
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
 from barymesh.weight_path import BarycenterPath, path
@@ -35,6 +37,7 @@ __all__ = [
     "BarymeshError",
     "Distribution",
     "Empirical",
+    "FreeSupport",
     "Gaussian",
     "Grid",
     "Histogram",
@@ -51,6 +54,7 @@ __all__ = [
     "Support",
     "barycenter",
     "from_dataframe",
+    "gaussian_barycenter",
     "load",
     "path",
     "read_measures",

@@ -63,6 +63,13 @@ def _computed(options: Options) -> Result:
     if options.network is None:
         if shown and problem.work.is_large:
             show_message(f"{problem.work}.")
+        if problem.free is not None:
+            from barymesh.exact.free_support import solve_free_support
+
+            return solve_free_support(
+                problem, max_iter=options.max_iter, tol=options.tol, start=options.start, callback=options.callback,
+                progress=shown,
+            )  # fmt: skip
         from barymesh.exact.run import solve_problem
 
         return solve_problem(

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh import readers as read
-from barymesh.checks import normalised
+from barymesh.checks import is_array, normalised
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
     AccuracyWarning,
     BarymeshError,
     DimensionError,
     MeasureError,
+    OptionError,
     RegularisationError,
+    SupportError,
     WeightError,
     warn,
 )
@@ -34,10 +36,12 @@ from barymesh.measures import (
     discretise,
 )
 from barymesh.measures.absent import Absent, absent_cost
+from barymesh.measures.base import draw
 from barymesh.measures.lazy import Lazy
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
 from barymesh.support.choice import choose_support
+from barymesh.support.free import START, FreeSupport, draws_for, kmeans_plus_plus, normal_draws
 from barymesh.support.points import Support
 
 if TYPE_CHECKING:
@@ -78,6 +82,8 @@ class Problem:
         Draws of measures that can only be sampled.
     precision : str
         Of the arithmetic.
+    free : FreeSupport or None
+        The support's points move: those of ``support`` stand for them until they have a place.
     """
 
     measures: list[Measure]
@@ -88,6 +94,7 @@ class Problem:
     seed: int
     samples: int
     precision: str
+    free: FreeSupport | None = None
 
     @classmethod
     def create(
@@ -128,19 +135,31 @@ class Problem:
         moving = Cost(cost)
         wanted = None if support is None else read.support("support", support)
         given = wanted if isinstance(wanted, Support) else None
+        free = wanted if isinstance(wanted, FreeSupport) else None
+        if free is not None and (not moving.squared or precision != "float64"):
+            raise OptionError(
+                f"A free support needs the cost 'sqeuclidean' and float64, not cost={cost!r} and {precision}: points "
+                "move to means, which belong to squared distances."
+            )
         if given is None and moving.matrix_given is not None:
             given = Support(
                 np.arange(moving.matrix_given.shape[0], dtype=float),
                 reason="numbered points, because the cost is a matrix",
             )
+        if free is not None and isinstance(measures, list | tuple):
+            # where points move, a table can only be samples, in however many dimensions
+            measures = [Empirical(one) if is_array(one) and np.ndim(one) == 2 else one for one in measures]
         nodes = _exact(as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None))
         masses = checked_weights(weights, nodes)
         if moving.matrix_given is not None:
             columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
             nodes = [_on_columns(k, node, columns) for k, node in enumerate(nodes)]
-        chosen = given or choose_support(
-            nodes, None if relative_reg else number, own=support is None, seed=seed, samples=samples
-        )
+        if free is not None:
+            chosen = _placeholder(free, nodes)
+        else:
+            chosen = given or choose_support(
+                nodes, None if relative_reg else number, own=support is None, seed=seed, samples=samples
+            )
         if moving.matrix_given is None:
             _check_dimensions(nodes, chosen)
         else:
@@ -168,9 +187,13 @@ class Problem:
             seed=seed,
             samples=samples,
             precision=precision,
+            free=free,
         )
         if relative_reg:
-            absolute = number * problem.median_cost()
+            placed = problem
+            if free is not None:
+                placed = problem.placed(problem.start_points(0))
+            absolute = number * placed.median_cost()
             if not absolute > 0:
                 raise RegularisationError(
                     "The median cost is 0, so reg cannot be relative to it. Give an absolute reg, without "
@@ -182,7 +205,7 @@ class Problem:
 
     def warn_of_support(self) -> None:
         """Warn if the support is too coarse for reg, or misses much of the measures' mass."""
-        if self.cost.matrix_given is not None:
+        if self.cost.matrix_given is not None or self.free is not None:
             return
         # measures on the very points of the support have nothing between them that could be missed
         between = not all(_lives_on(self.support, measure) for measure in self.measures)
@@ -207,6 +230,26 @@ class Problem:
             "chosen from the data.",
             AccuracyWarning,
         )
+
+    def placed(self, points: Floats) -> Problem:
+        """The problem on the points ``(n, d)`` that a free support has moved to. The atoms do not depend on them."""
+        reason, names = self.support.reason, self.support.names
+        placed = replace(self, support=Support.scattered(points, reason=reason, names=names))
+        if "atoms" in self.__dict__:
+            placed.__dict__["atoms"] = self.atoms
+        return placed
+
+    def start_points(self, start: int) -> Floats:
+        """``(n, d)``: where the points of a free support begin, at this of several starts: as given, or by k-means++
+        among draws from all measures."""
+        free = self.free
+        assert free is not None
+        if free.points is not None:
+            return free.points
+        rng = addressed_generator(free.seed, START, start)
+        shares = rng.multinomial(draws_for(free), self.weights)
+        pool = [draw(a.points, a.weights, int(k), rng) for a, k in zip(self.atoms, shares, strict=True)]
+        return kmeans_plus_plus(free.n, np.concatenate(pool), rng)
 
     def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
         """The problem with other measures, and weights that need not sum to 1."""
@@ -266,6 +309,8 @@ class Problem:
     def resolution(self) -> float:
         """The length below which the softmax of the oracle is smooth: quadratures must be finer than this."""
         width = np.sqrt(self.reg)
+        if self.free is not None:
+            return float(width)
         return (
             float(min(width, self.reg / (2 * self.support.spacing)))
             if self.cost.squared
@@ -361,7 +406,7 @@ class Problem:
 
     def _shares_outside(self, margin: float) -> dict[int, float]:
         """The same, beyond this margin, of every measure that is known here, by its number."""
-        if self.support.size < 2:
+        if self.support.size < 2 or self.free is not None:
             return {}
         return {
             k: 0.0 if _lives_on(self.support, measure) else share_outside(*self._located(k), self.support, margin)
@@ -402,6 +447,18 @@ def measures_on(support: Support, cost: Cost, given: Any) -> list[Measure]:
         return nodes
     columns = np.arange(matrix.shape[1], dtype=float)[:, None]
     return [node if isinstance(node, Absent) else _on_columns(k, node, columns) for k, node in enumerate(nodes)]
+
+
+def _placeholder(free: FreeSupport, nodes: list[Measure]) -> Support:
+    """A support of the right shape for points that have no place yet: their given start, or random draws."""
+    known = next((k for k, node in enumerate(nodes) if node.dimension is not None), None)
+    dimension = free.dimension or (None if known is None else nodes[known].dimension)
+    if dimension is None:
+        raise SupportError(
+            "No measure shows how many dimensions the free support has. Give it dimension=, or points= to start from."
+        )
+    points = normal_draws(free, dimension) if free.points is None else free.points
+    return Support.scattered(points, reason=f"{free.n} points that moved from their start")
 
 
 def _lives_on(support: Support, measure: Measure) -> bool:

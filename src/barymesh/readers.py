@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from barymesh.checks import as_floats, is_array, positive_number, real_number, whole_number
 from barymesh.cost import Cost
 from barymesh.errors import OptionError, RegularisationError, WeightError
+from barymesh.support.free import FreeSupport
 from barymesh.support.points import Support, as_support
 
 Reader = Callable[[str, Any], Any]
@@ -132,10 +133,12 @@ def weights(name: str, value: Any) -> NDArray[np.float64] | str:
     return as_floats(value, f"The {name}", WeightError)
 
 
-def support(name: str, value: Any) -> Support | str | None:
-    """Points, a Support, or its text."""
+def support(name: str, value: Any) -> Support | FreeSupport | str | None:
+    """Points, a Support, a FreeSupport, or its text."""
     from barymesh.support.text import parse_support
 
+    if isinstance(value, FreeSupport):
+        return value
     return parse_support(value) if isinstance(value, str) else as_support(value)
 
 

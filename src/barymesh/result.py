@@ -160,7 +160,7 @@ class Result:
     @property
     def success(self) -> bool:
         """Whether the tolerance was reached."""
-        return self.status is Status.CONVERGED
+        return self.status in (Status.CONVERGED, Status.STATIONARY)
 
     @property
     def tv_bound(self) -> float:

@@ -30,6 +30,7 @@ WRITTEN = "With 4, 5 and 130 the result so far was written."
 EPILOG = f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in MEANINGS.items())}. {WRITTEN}"
 CODES = {
     Status.CONVERGED: 0,
+    Status.STATIONARY: 0,
     Status.MAX_ITERATIONS: NOT_CONVERGED,
     Status.STOPPED: NOT_CONVERGED,
     Status.OUT_OF_TIME: OUT_OF_TIME,

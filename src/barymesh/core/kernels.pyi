@@ -331,6 +331,19 @@ def atom_log_sums(
     first: Indices,
     out: Floats,
 ) -> None: ...
+def project_atoms(
+    x: Reals,
+    support_t: Reals,
+    points: Reals,
+    cost: Reals,
+    coordinates: Reals,
+    index: Indices,
+    weight: Reals,
+    start: Indices,
+    stop: Indices,
+    sums: Reals,
+) -> None: ...
+def squared_costs(support_t: Reals, points: Reals, out: Reals) -> None: ...
 
 # sampled.cpp
 def draw_points(

@@ -216,6 +216,10 @@ NB_MODULE(kernels, m) {
     KERNEL("evaluate_atoms", evaluate_atoms<float>);
     KERNEL("atom_log_sums", atom_log_sums<double>);
     KERNEL("atom_log_sums", atom_log_sums<float>);
+    KERNEL("project_atoms", project_atoms<double>);
+    KERNEL("project_atoms", project_atoms<float>);
+    KERNEL("squared_costs", squared_costs<double>);
+    KERNEL("squared_costs", squared_costs<float>);
 
     // sampled.cpp
     KERNEL("draw_points", draw_points);

@@ -32,7 +32,6 @@ from barymesh.io.output import RESULT
 from barymesh.metrics import total_variations
 from barymesh.record import NodeState
 from barymesh.result import Result
-from barymesh.status import Status
 from barymesh.subsample import MOST_PICTURED, evenly
 from barymesh.support.points import stored_support
 
@@ -153,7 +152,7 @@ class FolderSource:
             shown = evenly(size, MOST_NODES)
             few = network.edges[evenly(len(network.edges), MOST_EDGES)]
             edges = few if size <= MOST_NODES else few[:0]
-            state = NodeState.CONVERGED if result.status is Status.CONVERGED else NodeState.ENDED
+            state = NodeState.CONVERGED if result.success else NodeState.ENDED
             known = network.known_positions if size <= MOST_NODES else None
             nodes = NodeTable(
                 names=[str(k) for k in shown],

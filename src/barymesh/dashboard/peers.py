@@ -205,7 +205,9 @@ class PeersSource:
             return None
         if self._support is None:
             found = parse_support(next(str(facts["support"]) for facts in self._facts.values()))
-            assert isinstance(found, Support)
+            if not isinstance(found, Support):
+                # points that move: there is no one place to draw the estimates in
+                return None
             self._support = found
         owners = [list(estimates)[k] for k in evenly(len(estimates), MOST_PICTURED)]
         return Barycenter(self._support, mean, np.array([estimates[name] for name in owners]), owners)

@@ -113,6 +113,11 @@ class Algorithm(ABC, Generic[S]):
         problem has."""
         return None
 
+    def placed(self, state: S) -> tuple[Floats, Floats, Floats] | None:
+        """Where the support's points move: those that the nodes have, ``(k, n, d)``, and there the values ``(k,)`` of
+        their dual functions and their estimates ``(k, n)``; None where the points stay."""
+        return None
+
     def stopped(self, state: S) -> NDArray[np.bool_]:
         """``(k,)``: the nodes that know that the network has converged, and have stopped."""
         return np.zeros(self.nodes.count, dtype=bool)

@@ -23,6 +23,7 @@ from barymesh.gradients.batch_size import BatchSize, GrowingBatch
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
+from barymesh.methods.free_support import FreeSupportMethod
 from barymesh.methods.rounds import Rounds, needs_rounds
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
@@ -51,6 +52,13 @@ def build_algorithm(
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
+    if problem.free is not None:
+        if method not in ("sinkhorn", "rounds") or batch not in (None, "exact"):
+            raise OptionError(
+                f"A free support has one method, in rounds, with all of the measures: leave method={method!r} and "
+                f"batch={batch!r} out."
+            )
+        return SpanningTree(FreeSupportMethod(problem), nodes, tol)
     if method == "sinkhorn":
         logarithmic = _log_gradients(batch, problem)
         careful = logarithmic.final and needs_rounds(problem)

@@ -37,27 +37,38 @@ class Traffic:
 class View:
     """What nodes know: their ``duals (k, n)``, the ``values (k,)`` of their dual functions there, their ``estimates (k,
     n)`` of the barycenter, their own estimates of the distance from it, ``errors (k,)`` in L1, and the certified
-    ``gaps (k,)`` that they know, NaN where there is none."""
+    ``gaps (k,)`` that they know, NaN where there is none; ``points (k, n, d)`` that they have, where these move."""
 
     duals: Floats
     values: Floats
     estimates: Floats
     errors: Floats
     gaps: Floats
+    points: Floats | None = None
 
     def part(self, rows: Indices) -> View:
         """What the nodes in these rows know."""
-        return View(self.duals[rows], self.values[rows], self.estimates[rows], self.errors[rows], self.gaps[rows])
+        points = None if self.points is None else self.points[rows]
+        return View(
+            self.duals[rows], self.values[rows], self.estimates[rows], self.errors[rows], self.gaps[rows], points
+        )
 
-    def barycenter(self, weights: Floats) -> Floats:
-        """``(n,)``: the mean of the estimates with these weights ``(k,)``."""
+    def placed(self, problem: Problem, weights: Floats) -> Problem:
+        """The problem on the mean of the nodes' points with these weights ``(k,)``, or as it is where they stay."""
+        return problem if self.points is None else problem.placed(np.tensordot(weights, self.points, 1))
+
+    def barycenter(self, problem: Problem, weights: Floats) -> Floats:
+        """``(n,)``: the mean of the estimates with these weights ``(k,)``; uniform where that is wanted."""
+        if problem.free is not None and not problem.free.learned:
+            return np.full(problem.support.size, 1.0 / problem.support.size)
         p = weights @ self.estimates
         return np.asarray(p / p.sum())
 
-    def feasible_potentials(self, weights: Floats, reg: float) -> Floats:
-        """``(k, n)``: the duals in units of reg, without their mean: the bounds of a certificate hold for duals with
-        ``sum_i w_i lam_i = 0`` only."""
-        return np.asarray((self.duals - weights @ self.duals) / reg)
+    def potentials(self, problem: Problem, weights: Floats) -> Floats:
+        """``(k, n)``: the duals in units of reg, for a certificate: without their mean, because its bounds are close
+        for duals with ``sum_i w_i lam_i = 0`` only. Duals of transports to uniform weights have no such sum."""
+        uniform = problem.free is not None and not problem.free.learned
+        return np.asarray((self.duals if uniform else self.duals - weights @ self.duals) / problem.reg)
 
 
 @dataclass(frozen=True)
@@ -150,8 +161,10 @@ def view_of(algorithm: Algorithm[S], state: S, problem: Problem, steps: int, rec
     """What the nodes of the algorithm know; see ``Host.view``."""
     duals = algorithm.duals(state, steps, received)
     rows, measures = np.arange(len(duals)), algorithm.measures(state).astype(np.intp)
-    atoms = algorithm.known_atoms(state, rows)
-    if atoms is None:
+    atoms, moved, points = algorithm.known_atoms(state, rows), algorithm.placed(state), None
+    if moved is not None:
+        points, values, estimates = moved
+    elif atoms is None:
         values, estimates = problem.float64_oracle.value_and_gradient(duals, measures)
     else:
         known = problem.part(measures, problem.weights[rows], atoms)
@@ -159,7 +172,7 @@ def view_of(algorithm: Algorithm[S], state: S, problem: Problem, steps: int, rec
     errors = algorithm.node_errors(state)
     if errors is None:
         errors = np.full(len(duals), np.nan)
-    return View(duals, values, estimates, errors, algorithm.gaps(state))
+    return View(duals, values, estimates, errors, algorithm.gaps(state), points)
 
 
 def known_problem(algorithm: Algorithm[S], state: S, problem: Problem, rows: Indices) -> Problem:

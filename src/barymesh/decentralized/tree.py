@@ -562,6 +562,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def measures(self, state: TreeState[S]) -> NDArray[np.int64]:
         return self.method.measures(state.own)
 
+    def placed(self, state: TreeState[S]) -> tuple[Floats, Floats, Floats] | None:
+        return self.method.placed(state.own)
+
     def known_atoms(self, state: TreeState[S], rows: Indices) -> list[Atoms] | None:
         return self.method.known_atoms(state.own, rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barymesh.errors import OptionError
 from barymesh.extras import needs
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 def run_on_network(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run with the engine that the options name, record on the way, and certify the result."""
+    if problem.free is not None and (options.snapshots or options.reference is not False):
+        raise OptionError("snapshots and reference are for a support that stays: leave them out with a FreeSupport.")
     match options.engine:
         case "processes":
             from barymesh.engines.processes import run_processes

@@ -27,7 +27,7 @@ def network_result(
     network = recorder.network
     weights = recorder.weights(members)[members]
     result = certified_result(
-        p=view.barycenter(weights),
+        p=view.barycenter(known, weights),
         support=known.support,
         node_weights=view.estimates,
         duals=view.duals,
@@ -35,7 +35,8 @@ def network_result(
         reg=known.reg,
         certificate=certificate,
         method=algorithm.name,
-        status=status,
+        # points that move can be shown to be stationary only
+        status=Status.STATIONARY if status is Status.CONVERGED and view.points is not None else status,
         activations=activations,
         seconds=seconds,
         history=recorder.history,

@@ -64,13 +64,17 @@ class Recorder:
                 "a smaller one, or leave it out."
             )
         spread = np.ptp(view.duals, axis=1)
-        if spread.max() > self.limit:
+        limit, placed = self.limit, view.placed(self.problem, weights)
+        if view.points is not None:
+            # before their first target the nodes have no points
+            limit = max(GROWTH * support_cost(placed), limit)
+        if spread.max() > limit:
             raise NumericalError(
                 f"The duals of node {int(spread.argmax())} range over {spread.max():.3g} at time {now:.6g}; those of a "
                 "barycenter range over the largest cost at most, so these grow without bound. If a step was given, it "
                 "is too large: give a smaller one, or leave it out. Or use method='rounds', which cannot diverge."
             )
-        mean = view.barycenter(weights)
+        mean = view.barycenter(self.problem, weights)
         known = self.reference
         row = (
             now,
@@ -93,7 +97,7 @@ class Recorder:
             time=now,
             figures={name: value for name, value in zip(COLUMNS, self.rows[-1], strict=True) if math.isfinite(value)},
             weights=mean,
-            support=self.problem.support,
+            support=placed.support,
             size=self.network.size,
             find_estimates=lambda nodes: p[nodes],
             network=self.network,

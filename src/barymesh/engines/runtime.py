@@ -69,7 +69,8 @@ class Snapshot:
     """What the nodes of a process know now. ``weights (k, n)``: their estimates of the barycenter; ``duals (k, n)``,
     and the ``values (k,)`` of their dual functions there; ``errors (k,)``: their own estimates of the distance
     from the barycenter, in L1, and ``gaps (k,)``: those they know to be certified, with the ``tv_bounds (k,)`` that
-    follow, NaN where there is none; ``activations`` of all nodes together, and the ``messages``
+    follow, NaN where there is none; ``points (k, n, d)`` that each
+    node has, where they move; ``activations`` of all nodes together, and the ``messages``
     and ``bytes`` that they have sent, since they last began without their memory."""
 
     nodes: NDArray[np.intp]
@@ -79,6 +80,7 @@ class Snapshot:
     errors: Floats
     gaps: Floats
     tv_bounds: Floats
+    points: Floats | None
     activations: int
     messages: int
     bytes: int
@@ -229,6 +231,7 @@ class Runtime:
             errors=view.errors,
             gaps=view.gaps,
             tv_bounds=np.array([tv_bound(gap, host.problem.reg) for gap in view.gaps]),
+            points=view.points,
             activations=host.activations,
             messages=host.traffic.messages,
             bytes=host.traffic.bytes,

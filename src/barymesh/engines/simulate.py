@@ -51,10 +51,11 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     members = simulation.members()
     rows = np.flatnonzero(members)
     weights = simulation.recorder.weights(members)[rows]
-    view, known = simulation.view().part(rows), simulation.known(rows)
-    x, oracle = view.feasible_potentials(weights, problem.reg), known.float64_oracle
+    view = simulation.view().part(rows)
+    known = view.placed(simulation.known(rows), weights)
+    x, oracle = view.potentials(problem, weights), known.float64_oracle
     log_p = oracle.evaluate(x)[1]
-    certificate = certify(oracle, weights, x, log_p, view.barycenter(weights), known.product_costs)
+    certificate = certify(oracle, weights, x, log_p, view.barycenter(problem, weights), known.product_costs)
     return network_result(
         simulation.algorithm, simulation.recorder, view, members, known, certificate,
         status=status,
@@ -130,7 +131,7 @@ def _fingerprint(problem: Problem, network: Network, options: RunOptions) -> str
         digest.update(atoms.points.tobytes() + atoms.weights.tobytes())
     facts = {
         "data": digest.hexdigest(), "network": network.name, "reg": problem.reg, "seed": problem.seed,
-        "precision": problem.precision,
+        "precision": problem.precision, "free": repr(problem.free),
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
         "batch": repr(options.batch), "tol": options.tol,

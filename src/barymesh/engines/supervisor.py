@@ -109,7 +109,8 @@ def run_workers(problem: Problem, network: Network, options: RunOptions, site: S
             for worker in workers:
                 worker.end()
     return network_result(
-        algorithm, recorder, last.view, np.ones(network.size, dtype=bool), problem, certificate,
+        algorithm, recorder, last.view, np.ones(network.size, dtype=bool), last.view.placed(problem, problem.weights),
+        certificate,
         status=status,
         activations=last.activations,
         traffic=last.traffic,
@@ -163,11 +164,15 @@ def gathered(workers: Sequence[WorkerHandle], size: int) -> Gathering:
     """The last reports put together."""
     reports = [worker.report for worker in workers if worker.report is not None]
     points = reports[0].duals.shape[1]
-    view = View(np.empty((size, points)), np.empty(size), np.empty((size, points)), *np.full((2, size), np.nan))
+    moved = None if reports[0].points is None else np.empty((size, *reports[0].points.shape[1:]))
+    view = View(np.empty((size, points)), np.empty(size), np.empty((size, points)), np.full(size, np.nan),
+                np.full(size, np.nan), moved)  # fmt: skip
     for report in reports:
         view.duals[report.nodes], view.values[report.nodes] = report.duals, report.values
         view.estimates[report.nodes], view.errors[report.nodes] = report.weights, report.errors
         view.gaps[report.nodes] = report.gaps
+        if moved is not None:
+            moved[report.nodes] = report.points
     counts = [*map(_counts, reports), *(worker.earlier for worker in workers)]
     activations, messages, sent = (int(total) for total in np.sum(counts, axis=0))
     return Gathering(view, activations, Traffic(messages, sent))
@@ -239,9 +244,10 @@ def _final_status(converged: bool, interrupted: bool, over: bool) -> Status | No
 def _gathered_certificate(workers: list[WorkerHandle], recorder: Recorder, view: View) -> Certificate:
     """Bounds on the objective, from those of all workers added up."""
     problem = recorder.problem
-    p, x = view.barycenter(problem.weights), view.feasible_potentials(problem.weights, problem.reg)
+    p, x = view.barycenter(problem, problem.weights), view.potentials(problem, problem.weights)
+    points = None if view.points is None else view.placed(problem, problem.weights).support.points
     for worker in workers:
-        worker.request_certificate(CertificateRequest(x[list(worker.assignment.nodes)], p))
+        worker.request_certificate(CertificateRequest(x[list(worker.assignment.nodes)], p, points))
     limit = time.monotonic() + ANSWER_LIMIT
     while missing := [worker for worker in workers if worker.bounds is None]:
         if time.monotonic() > limit:

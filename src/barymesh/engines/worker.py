@@ -63,10 +63,11 @@ class Assignment:
 @dataclass(frozen=True)
 class CertificateRequest:
     """Requests from a worker the bounds of its nodes for the measure ``p (n,)``, from their potentials ``x (k, n)`` in
-    units of reg."""
+    units of reg; ``points (n, d)``: where the support's points have moved, if they move."""
 
     x: Floats
     p: Floats
+    points: Floats | None = None
 
 
 class Worker:
@@ -101,6 +102,8 @@ class Worker:
         """What the nodes add to the bounds of the certificate."""
         host = self.runtime.host
         known = host.known(np.arange(host.nodes.count))
+        if request.points is not None:
+            known = known.placed(request.points)
         oracle = known.float64_oracle
         weights = host.nodes.weights / host.nodes.size
         log_p = oracle.evaluate(request.x)[1]
@@ -121,4 +124,4 @@ def loaded(problem: Problem) -> Problem:
             items.append(measure.load() if isinstance(measure, Lazy) else measure)
         except BarymeshError as error:
             raise type(error)(f"Measure {k}: {error}") from error
-    return replace(problem, measures=Problem.create(items, problem.support, reg=problem.reg).measures)
+    return replace(problem, measures=Problem.create(items, problem.free or problem.support, reg=problem.reg).measures)

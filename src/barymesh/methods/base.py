@@ -121,6 +121,11 @@ class Method(ABC, Generic[S]):
     def measures(self, state: S) -> NDArray[np.int64]:
         """``(k,)``: the numbers of the measures that the nodes have."""
 
+    def placed(self, state: S) -> tuple[Floats, Floats, Floats] | None:
+        """Where the support's points move: those that the nodes have, ``(k, n, d)``, and there the values ``(k,)`` of
+        their dual functions and their estimates ``(k, n)``; None where the points stay."""
+        return None
+
     @abstractmethod
     def known_atoms(self, state: S, rows: Indices) -> list[Atoms] | None:
         """What the nodes in the ``rows (b,)`` know of their measures by now; None if they know the atoms that the

@@ -150,11 +150,12 @@ class Options(RunOptions):
         functions ``(size, rng) -> samples``, arrays of samples ``(N, d)``), in any mix; or one array: ``(m, n)`` for
         histograms on the support, one a row, or ``(m, *shape)`` for images. ``Lazy(path)`` and ``Lazy(function,
         *arguments)`` are loaded only by the process or the machine that hosts their node.
-    support : array (n, d), Support, str or None, default=None
+    support : array (n, d), Support, FreeSupport, str or None, default=None
         Where the barycenter lives: points ``(n, d)``, a ``Support``, a grid as count:lower:upper for each axis, joined
         by commas (``"100:-5:5"``, ``"64:0:1,64:0:1"``), a file of points (.csv, .npy), or ``"auto"``, chosen from the
-        data. By default the measures' common points if they have some, else chosen from the data. The reason for a
-        choice is shown with progress, and kept in ``result.support.reason``.
+        data; or points that move, a ``FreeSupport`` or its text (``"free:n=200"``). By default the measures' common
+        points if they have some, else chosen from the data. The reason for a choice is shown with progress, and kept
+        in ``result.support.reason``.
     reg : float
         Entropic regularisation, in units of the cost. Smaller is sharper and slower.
     relative_reg : bool, default=False

@@ -19,7 +19,7 @@ class AtomOracle(Oracle):
         self.reg, self.size = reg, support.size
         self.offsets = np.concatenate([[0], np.cumsum([a.weights.size for a in atoms])]).astype(np.intp)
         self.weights = np.concatenate([a.weights for a in atoms]).astype(dtype)
-        table, self.index = _shared_table(atoms)
+        table, self.index = shared_table(atoms)
         empty: Floats = np.empty((0, support.size), dtype)
         if cost.squared:
             root = np.sqrt(reg)
@@ -78,7 +78,7 @@ class AtomOracle(Oracle):
         return value
 
 
-def _shared_table(atoms: list[Atoms]) -> tuple[Floats, Indices]:
+def shared_table(atoms: list[Atoms]) -> tuple[Floats, Indices]:
     """All distinct tables stacked, and every atom's row in that stack."""
     starts: dict[int, int] = {}
     tables: list[Floats] = []

@@ -29,6 +29,7 @@ from barymesh.io.toml import read_toml
 from barymesh.io.validation import error_text
 from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS, WITHOUT_STEP
 from barymesh.network.topology import Network
+from barymesh.support.free import FreeSupport
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
@@ -150,10 +151,11 @@ class NetworkFile(BaseModel):
     @field_validator("support")
     @classmethod
     def _same_for_all_nodes(cls, value: str) -> str:
-        if not isinstance(parse_support(value, check_only=True), Support):
+        found = parse_support(value, check_only=True)
+        if not isinstance(found, Support) and not (isinstance(found, FreeSupport) and found.dimension is not None):
             raise SupportError(
                 f"the support {value!r} could differ between nodes. Give a grid: count:lower:upper for each axis, "
-                "joined by commas"
+                "joined by commas; or points that move, with their dimension: free:n=50,dimension=2"
             )
         return value
 

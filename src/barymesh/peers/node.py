@@ -18,7 +18,7 @@ from barymesh import __version__
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.tree import TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import FileError, NetworkError
+from barymesh.errors import FileError, NetworkError, SupportError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
 from barymesh.peers import audit
 from barymesh.peers.last_run import LastRun
@@ -31,6 +31,7 @@ from barymesh.privacy.ledger import LEDGER, OpenUse, record_use
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
+from barymesh.support.free import FreeSupport
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
 from barymesh.transport.rate_limit import RateLimit
@@ -167,11 +168,17 @@ class Peer:
     def estimate(self) -> dict[str, Any]:
         """The node's last estimate of the barycenter; empty before the first."""
         latest = self.latest
-        return {} if latest is None else {"activations": latest.activations, "weights": latest.weights[0].tolist()}
+        if latest is None:
+            return {}
+        moved = {} if latest.points is None else {"points": latest.points[0].tolist()}
+        return {"activations": latest.activations, "weights": latest.weights[0].tolist(), **moved}
 
     def result(self, found: Snapshot, status: Status) -> Result:
         """The barycenter as this node knows it. It cannot know the objective, nor how far the others are from it."""
         problem = self.runtime.host.problem
+        if found.points is not None:
+            problem = problem.placed(found.points[0])
+            status = Status.STATIONARY if status is Status.CONVERGED else status
         return Result(
             weights=found.weights[0], support=problem.support, node_weights=found.weights, duals=found.duals,
             value=np.nan, gap=float(found.gaps[0]), consensus=np.nan, feasibility=np.nan, reg=problem.reg,
@@ -285,8 +292,14 @@ class PrivacyLevel:
 
 def released(kit: Kit, measure: Any, privacy: PrivacyLevel) -> tuple[Histogram, Release]:
     """The measure with noise computed from the secret key of this node, the same at every start."""
+    support = parse_support(kit.network.support)
+    if isinstance(support, FreeSupport):
+        raise SupportError(
+            f"A private release needs a support that stays, and that of the network is {kit.network.support!r}. Make a "
+            "network with a grid, or leave out the privacy budget."
+        )
     return private_measure(
-        measure, parse_support(kit.network.support), reg=kit.network.reg, epsilon=privacy.epsilon,
+        measure, support, reg=kit.network.reg, epsilon=privacy.epsilon,
         delta=privacy.delta, key=kit.keys.secret.encode(),
     )  # fmt: skip
 

@@ -140,6 +140,29 @@ class Support:
         support.points, support.grid, support.reason, support.names = grid.points, grid, reason, None
         return support
 
+    @classmethod
+    def scattered(cls, points: Floats, *, reason: str = "", names: Sequence[str] | None = None) -> Support:
+        """Points that moved here: some may coincide, and they form no grid.
+
+        Parameters
+        ----------
+        points : array (n, d)
+            Finite coordinates.
+        reason : str, default=""
+            Why these points were chosen.
+        names : list of d str, optional
+            One for each coordinate.
+
+        Returns
+        -------
+        Support
+            The points as they are.
+        """
+        support = cls.__new__(cls)
+        support.points, support.grid, support.reason = np.array(points, dtype=float), None, reason
+        support.names = support._checked_names(names)
+        return support
+
     def named(self, names: Sequence[str] | None) -> Support:
         """The same points, with names for the coordinates.
 
@@ -216,7 +239,7 @@ def stored_support(values: list[Any] | None, points: ArrayLike | None, *, reason
     """The support with these ``grid_values``, or with these points if they are None."""
     if values is not None:
         return Support.of_grid(Grid(*map(tuple, values)), reason=reason)
-    return Support([] if points is None else points, reason=reason)
+    return Support([], reason=reason) if points is None else Support.scattered(np.asarray(points), reason=reason)
 
 
 def _refuse_duplicates(points: Floats) -> None:

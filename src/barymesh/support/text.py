@@ -7,20 +7,27 @@ from pathlib import Path
 import numpy as np
 
 from barymesh.errors import SupportError
+from barymesh.specification import build_from_spec
+from barymesh.support.free import FreeSupport
 from barymesh.support.points import Support
 
 # files that hold points
 SUFFIXES = (".csv", ".npy")
 HELP = (
     "'auto', a file of points (.csv, .npy), or a grid: count:lower:upper for each axis, joined by commas "
-    "(100:-5:5 or 64:0:1,64:0:1)"
+    "(100:-5:5 or 64:0:1,64:0:1); or points that move (free:n=200, or free:n=200,weights=learned,starts=5)"
 )
 
 
-def parse_support(text: str, base: Path | None = None, *, check_only: bool = False) -> Support | str | None:
+def parse_support(
+    text: str, base: Path | None = None, *, check_only: bool = False
+) -> Support | FreeSupport | str | None:
     """A support from its text. ``check_only``: check the form, and open no file."""
     if text == "auto":
         return text
+    if text.partition(":")[0] == "free":
+        found: FreeSupport = build_from_spec(text, {"free": _free}, "support", SupportError)
+        return found
     if ":" in text and Path(text).suffix.lower() not in SUFFIXES:
         return _grid(text)
     if Path(text).suffix.lower() not in SUFFIXES:
@@ -28,6 +35,12 @@ def parse_support(text: str, base: Path | None = None, *, check_only: bool = Fal
     if check_only:
         return None
     return _from_file((base or Path()) / text)
+
+
+def _free(
+    n: int, weights: str = "uniform", starts: int = 1, dimension: int | None = None, seed: int = 0
+) -> FreeSupport:
+    return FreeSupport(n, weights=weights, starts=starts, dimension=dimension, seed=seed)
 
 
 def _grid(text: str) -> Support:

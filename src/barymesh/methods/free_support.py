@@ -1,0 +1,426 @@
+"""The free-support barycenter: points that move, ``min_z sum_i w_i W_i(z, a)``, with uniform or learned weights a.
+
+For the squared Euclidean cost the gradient in a point is ``2 a_l (z_l - avg T_i(z_l))``, with the barycentric
+projection T_i of node i (oracle/moving.py). So a point moves to the average of its projections, which lowers the cost
+of the plans that gave them as far as can be:
+
+    local:   solve the transport to (z, a),  contribution (T_i(z), h_i, x_i, ...)
+    root:    z = avg(T(z))
+
+**Weights.** Uniform ones stay: a node takes Sinkhorn steps to them, ``x_i += log a - h_i``, accelerated (Anderson, each
+node with its own short history) and checked: a step that lowers the node's dual function is taken back. Learned ones
+are ``log a = avg(h) - avg(x)``, and every node takes one step ``x_i += 1.8 (log a - h_i)`` in a round: Sinkhorn's for
+the entropic barycenter on the points, over-relaxed. The points wait while the nodes differ by more than they move.
+
+**Where it ends.** The problem is not convex in z. Where nothing moves any more the points are stationary, and the
+weights, if they are learned, are optimal for these points, which the certificate shows. With several starts the one
+with the lowest objective is kept.
+
+**The start** is given, or made by the root (support/free.py) of averages: every contribution has the node's mean and
+mean squares, coordinate by coordinate. They are also the unit in which moves are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.measures import Atoms
+from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
+from barymesh.oracle.bounds import transport_bounds
+from barymesh.oracle.moving import MovingOracle
+from barymesh.problem import Problem
+from barymesh.state import State
+from barymesh.support.free import normal_draws
+
+# a node's steps to uniform weights in a round, at most, and for the certificate; the differences that it remembers
+STEPS, LAST_STEPS, DEPTH = 20, 100, 6
+# its distance from them that is close enough: at first, and as a share of the last move of the points
+FIRST_ACCURACY, ACCURACY, LAST_ACCURACY = 1e-2, 0.1, 1e-12
+# the length of a step to learned weights (the spectrum of the map is in [0, 1]), which the points wait for until they
+# are closer than this multiple of their last move
+RELAXATION, PATIENCE = 1.8, 1.0
+# what rounding may have done to a node's dual function, and to the bounds of a certificate, as a share of them
+ROUNDING, CERTIFIED = 1e-13, 1e-14
+# keeps the small system of the acceleration regular
+RIDGE = 1e-10
+# log 0, near enough
+NO_MASS = -1e12
+
+
+class FreeOrder(IntEnum):
+    """The numbers after the points and the logarithms of the weights in a target.
+
+    ACCURACY of the nodes' transports. START: the number of the start. RESET: nodes forget their potentials first.
+    CERTIFY: the points are final, and an upper bound is wanted. GAP: the certificate, once there is one.
+    """
+
+    ACCURACY = 0
+    START = 1
+    RESET = 2
+    CERTIFY = 3
+    GAP = 4
+
+
+@dataclass
+class FreeSupportState(State):
+    """Of every node: ``x`` and ``h = log p(x)``, each ``(k, n)``; ``points`` that it has, and its ``projections`` of
+    them, each ``(k, n d)``; ``(k,)`` each: ``value`` of its dual function at x, ``upper``, the bound, both in units of
+    reg; ``error``, ``measure``; ``valid``, whether all this belongs to the present x and measure.
+
+    Of a root: ``best (k,)``, the lowest objective of the starts before this one, ``best_points (k, n d)`` and
+    ``best_weights (k, n)``, logarithms; ``tried (k,)``, how many starts these were.
+    """
+
+    x: Floats
+    h: Floats
+    points: Floats
+    projections: Floats
+    value: Floats
+    upper: Floats
+    error: Floats
+    measure: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+    best: Floats
+    best_points: Floats
+    best_weights: Floats
+    tried: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FreeTarget:
+    """A target in parts: ``points (n, d)``, ``log_weights (n,)`` and the ``order``, see ``FreeOrder``."""
+
+    points: Floats
+    log_weights: Floats
+    order: Floats
+
+    @property
+    def as_array(self) -> Floats:
+        return np.concatenate([self.points.ravel(), self.log_weights, self.order])
+
+
+class FreeSupportMethod(RoundMethod[FreeSupportState]):
+    """Points that move. The measures of the problem are those of the nodes, in the order of their rows, and perhaps
+    others that nodes change to. ``pooled``: there are no other measures, and the points may start among them."""
+
+    name = "free_support"
+    final = True
+    in_rounds = True
+
+    def __init__(self, problem: Problem, *, pooled: bool = False) -> None:
+        assert problem.free is not None
+        self.problem, self.free, self.reg, self.pooled = problem, problem.free, problem.reg, pooled
+        self.n, self.d = problem.support.points.shape
+        # projections, h and x; the objective's dual, the upper bound; means and mean squares
+        self.up = self.n * self.d + 2 * self.n + 2 + 2 * self.d
+        self.down = self.n * self.d + self.n + len(FreeOrder)
+        self.moments = np.array([_moments(atoms) for atoms in problem.atoms])
+        self._oracles: dict[bytes, MovingOracle] = {}
+
+    def start(self, count: int) -> FreeSupportState:
+        n, wide = self.n, self.n * self.d
+        return FreeSupportState(
+            x=np.zeros((count, n)), h=np.zeros((count, n)), points=np.zeros((count, wide)),
+            projections=np.zeros((count, wide)), value=np.zeros(count), upper=np.zeros(count),
+            error=np.full(count, UNKNOWN_ERROR), measure=np.arange(count), valid=np.zeros(count, dtype=bool),
+            best=np.full(count, np.inf), best_points=np.zeros((count, wide)), best_weights=np.zeros((count, n)),
+            tried=np.zeros(count, dtype=np.int64),
+        )  # fmt: skip
+
+    def first(self, state: FreeSupportState) -> Contribution:
+        return self._contribution(state, np.arange(len(state.x)))
+
+    def respond(
+        self, state: FreeSupportState, rows: Indices, targets: Floats, known: NDArray[np.bool_],
+        fresh: NDArray[np.bool_],
+    ) -> Contribution:  # fmt: skip
+        # nodes whose measure has changed answer their last target anew
+        again = rows[known & (fresh | ~state.valid[rows])]
+        for same in _alike(targets, again):
+            self._obey(state, same, self._read(targets[same[0]]), bool(fresh[np.isin(rows, same)].any()))
+        state.error[rows[~known]] = UNKNOWN_ERROR
+        return self._contribution(state, rows)
+
+    def _obey(self, state: FreeSupportState, rows: Indices, target: FreeTarget, fresh: bool) -> None:
+        """The nodes in these rows carry out the order that they all have."""
+        if target.order[FreeOrder.GAP] > 0 and state.valid[rows].all():
+            # the nodes stay at the potentials that they have certified with
+            return
+        measures = state.measure[rows]
+        oracle = self._oracle(measures)
+        order, log_a = target.order, target.log_weights
+        a = np.exp(log_a)
+        if order[FreeOrder.RESET] > 0:
+            state.x[rows] = 0.0
+        oracle.place(target.points, self.reg)
+        x = state.x[rows]
+        certify = order[FreeOrder.CERTIFY] > 0
+        if not self.free.learned:
+            accuracy, steps = (LAST_ACCURACY, LAST_STEPS) if certify else (float(order[FreeOrder.ACCURACY]), STEPS)
+            x = solved(oracle, x, log_a, accuracy, steps)
+        elif fresh and not certify:
+            # h is that of the points before, which the weights answer to
+            x = x + RELAXATION * (log_a - (state.h[rows] if state.valid[rows].all() else oracle.evaluate(x)[1]))
+        x -= x @ a[:, None]
+        state.x[rows] = x
+        state.value[rows], state.h[rows] = oracle.evaluate(x)
+        places, _ = oracle.projections(x)
+        # a point without mass stays
+        places = np.where(np.isfinite(places), places, target.points)
+        state.projections[rows], state.points[rows] = places.reshape(rows.size, -1), target.points.ravel()
+        state.error[rows] = np.minimum(np.abs(np.exp(state.h[rows]) - a).sum(axis=1), UNKNOWN_ERROR)
+        state.upper[rows], state.valid[rows] = 0.0, True
+        if certify:
+            certified = self.problem.placed(target.points)
+            for row, measure in zip(rows, measures, strict=True):
+                one = np.array([measure], dtype=np.intp)
+                state.upper[row] = transport_bounds(
+                    certified.float64_oracle, one, state.x[[row]], state.h[[row]], a / a.sum(), certified.product_costs
+                )[1][0]
+
+    def _oracle(self, measures: NDArray[np.int64]) -> MovingOracle:
+        """That of some nodes together, in this order."""
+        key = measures.tobytes()
+        if key not in self._oracles:
+            if len(self._oracles) > 2 * len(self.problem.measures):
+                self._oracles.clear()
+            self._oracles[key] = MovingOracle([self.problem.atoms[k] for k in measures])
+        return self._oracles[key]
+
+    def _contribution(self, state: FreeSupportState, rows: Indices) -> Contribution:
+        scalars = np.stack([state.value[rows], state.upper[rows]], axis=1)
+        parts = (state.projections[rows], state.h[rows], state.x[rows], scalars, self.moments[state.measure[rows]])
+        return Contribution(parts, state.error[rows])
+
+    # the root
+
+    def order(
+        self, state: FreeSupportState, row: int, average: Floats, target: Floats | None, weight: float, error: float,
+        enough: Enough,
+    ) -> Answer:  # fmt: skip
+        n, wide = self.n, self.n * self.d
+        places, mean, drift, (value, upper), moments = np.split(average, np.cumsum([wide, n, n, 2]))
+        centre, spread = moments[: self.d], np.sqrt(np.maximum(moments[self.d :] - moments[: self.d] ** 2, 0.0))
+        if target is None:
+            state.best[row], state.tried[row] = np.inf, 0
+            return self._answer(self._begin(centre, spread, 0))
+        last = self._read(target)
+        a, number = np.exp(last.log_weights), int(last.order[FreeOrder.START])
+        # potentials count up to constants, so that of the average is left out too
+        objective = float(a @ drift - value)
+        if last.order[FreeOrder.CERTIFY] > 0:
+            gap = upper - (float(drift.min()) - value)
+            gap = self.reg * (max(float(gap), 0.0) + CERTIFIED * (1.0 + abs(upper) + abs(value)))
+            order = last.order.copy()
+            order[FreeOrder.CERTIFY], order[FreeOrder.RESET], order[FreeOrder.GAP] = 0.0, 0.0, gap
+            return replace(self._answer(replace(last, order=order)), finished=True)
+        log_a = _log_barycenter(mean, drift) if self.free.learned else last.log_weights
+        points = places.reshape(n, self.d)
+        size = float(np.sqrt((spread**2).sum())) or 1.0
+        moved = float(np.sqrt((a @ (points - last.points) ** 2).sum())) / size
+        left = moved + float(np.abs(np.exp(log_a) - a).sum()) + error
+        order = np.zeros(len(FreeOrder))
+        order[FreeOrder.ACCURACY] = min(FIRST_ACCURACY, (PATIENCE if self.free.learned else ACCURACY) * moved)
+        if self.free.learned and error > last.order[FreeOrder.ACCURACY]:
+            # the points wait for the weights
+            points, order[FreeOrder.ACCURACY] = last.points, last.order[FreeOrder.ACCURACY]
+        order[FreeOrder.START] = number
+        moved = min(moved, UNKNOWN_ERROR)
+        if not enough(min(left, UNKNOWN_ERROR)):
+            return replace(self._answer(FreeTarget(points, log_a, order)), moved=moved)
+        if state.tried[row] < number + 1 < self.free.starts or number + 1 == self.free.starts > 1:
+            after = self._after_start(state, row, last, objective, centre, spread)
+            if after is not None:
+                return self._answer(after)
+        order[FreeOrder.CERTIFY] = 1.0
+        # the transports that gave the move are those of the last points
+        return replace(self._answer(FreeTarget(last.points, log_a, order)), moved=moved, decided=True)
+
+    def _after_start(
+        self, state: FreeSupportState, row: int, found: FreeTarget, objective: float, centre: Floats, spread: Floats
+    ) -> FreeTarget | None:
+        """What follows a start of several that has converged: the next one, or the best again; None if this is it."""
+        number = int(found.order[FreeOrder.START])
+        better = objective < state.best[row]
+        if better:
+            state.best[row] = objective
+            state.best_points[row], state.best_weights[row] = found.points.ravel(), found.log_weights
+        state.tried[row] = number + 1
+        if number + 1 < self.free.starts:
+            return self._begin(centre, spread, number + 1)
+        if better:
+            return None
+        order = self._first_order(self.free.starts)
+        return FreeTarget(state.best_points[row].reshape(self.n, self.d), state.best_weights[row].copy(), order)
+
+    def measure(self, target: Floats, average: Floats) -> tuple[Floats, Floats]:
+        """The points ``(n, d)`` and weights ``(n,)`` that the nodes stand for: the target's points, and its weights if
+        they are uniform, else those that follow from the ``average (up,)`` of the contributions."""
+        last, wide = self._read(target), self.n * self.d
+        if not self.free.learned:
+            return last.points, np.full(self.n, 1.0 / self.n)
+        return last.points, np.exp(_log_barycenter(*average[wide : wide + 2 * self.n].reshape(2, self.n)))
+
+    def target_at(self, points: Floats, log_weights: Floats) -> Floats:
+        """The target that begins from these points and weights, with the potentials that the nodes have."""
+        order = self._first_order(self.free.starts - 1)
+        order[FreeOrder.RESET] = 0.0
+        return FreeTarget(points, log_weights, order).as_array
+
+    def _begin(self, centre: Floats, spread: Floats, number: int) -> FreeTarget:
+        """The first target of a start."""
+        return FreeTarget(
+            self.start_points(centre, spread, number), np.full(self.n, -np.log(self.n)), self._first_order(number)
+        )
+
+    def start_points(self, centre: Floats, spread: Floats, number: int) -> Floats:
+        """``(n, d)``: where the points start, from the averages of the nodes."""
+        if self.free.points is not None:
+            return self.free.points
+        if self.pooled:
+            return self.problem.start_points(number)
+        return centre + spread * normal_draws(self.free, self.d, number)
+
+    def _first_order(self, number: int) -> Floats:
+        order = np.zeros(len(FreeOrder))
+        order[FreeOrder.ACCURACY], order[FreeOrder.START], order[FreeOrder.RESET] = FIRST_ACCURACY, number, 1.0
+        return order
+
+    def _read(self, target: Floats) -> FreeTarget:
+        wide = self.n * self.d
+        return FreeTarget(target[:wide].reshape(self.n, self.d), target[wide : wide + self.n], target[wide + self.n :])
+
+    def _answer(self, target: FreeTarget) -> Answer:
+        return Answer(target.as_array, UNKNOWN_ERROR, 0.0)
+
+    def agrees(self, state: FreeSupportState, rows: Indices, targets: Floats) -> NDArray[np.bool_]:
+        return np.asarray((state.points[rows] == targets[rows, : self.n * self.d]).all(axis=1))
+
+    def gaps(self, targets: Floats) -> Floats:
+        return targets[:, self.n * self.d + self.n + FreeOrder.GAP]
+
+    # the network works in rounds from the start
+
+    def local(self, state: FreeSupportState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
+        return self._contribution(state, rows)
+
+    def advance(
+        self, state: FreeSupportState, rows: Indices, contribution: Contribution, targets: Floats, moving: Indices
+    ) -> None:
+        """Nodes move when they respond."""
+
+    def root(
+        self, state: FreeSupportState, row: int, average: Floats, target: Floats, loop: float, complete: bool
+    ) -> Answer:
+        return Answer(target, 0.0, UNKNOWN_ERROR)
+
+    def begin(self, state: FreeSupportState, row: int, target: Floats, weight: float, close: bool) -> Answer:
+        return Answer(target, 0.0, UNKNOWN_ERROR)
+
+    def errors(self, state: FreeSupportState) -> Floats:
+        return state.error
+
+    def duals(self, state: FreeSupportState) -> Floats:
+        return state.x * self.reg
+
+    def placed(self, state: FreeSupportState) -> tuple[Floats, Floats, Floats]:
+        """The points ``(k, n, d)`` that the nodes have, and there the values ``(k,)`` of their dual functions and their
+        estimates ``(k, n)`` of the weights."""
+        return state.points.reshape(-1, self.n, self.d), self.reg * state.value, np.exp(state.h)
+
+    def change(self, state: FreeSupportState, row: int, measure: int) -> None:
+        state.measure[row], state.valid[row] = measure, False
+
+    def measures(self, state: FreeSupportState) -> NDArray[np.int64]:
+        return state.measure
+
+    def known_atoms(self, state: FreeSupportState, rows: Indices) -> list[Atoms] | None:
+        return None
+
+
+def solved(oracle: MovingOracle, x: Floats, log_a: Floats, accuracy: float, most: int) -> Floats:
+    """The potentials ``x (b, n)`` after Sinkhorn steps until ``|p_i(x_i) - a|_1 <= accuracy``, or after ``most``
+    evaluations: accelerated, each node for itself.
+
+    The step from x, with ``r = log a - h(x)``, is ``r - (dX + dR) g`` where g minimises ``|r - dR g|_a``: Anderson's.
+    The dual function ``<x, a> - W*(x)`` of the transport to a may not fall, or the plain step is taken from before.
+    """
+    a = np.exp(log_a)
+    x, rows = x.copy(), np.arange(len(x))
+    memories = [_Memory() for _ in rows]
+    for _ in range(most):
+        value, h = oracle.evaluate(x[rows], rows)
+        dual = x[rows] @ a - value
+        errors = np.abs(np.exp(h) - a).sum(axis=1)
+        going = np.ones(rows.size, dtype=bool)
+        for k, row in enumerate(rows):
+            memory = memories[row]
+            if dual[k] < memory.dual - ROUNDING * (1.0 + abs(dual[k])):
+                x[row] = memory.plain()
+            elif errors[k] <= accuracy:
+                going[k] = False
+            else:
+                rest = log_a - h[k]
+                x[row] = memory.next(x[row], rest - a @ rest, float(dual[k]), a)
+        rows = rows[going]
+        if rows.size == 0:
+            return x
+    for row in rows:
+        # the last step has not been judged
+        x[row] = memories[row].x
+    return x
+
+
+class _Memory:
+    """Of a node: where it was, its residual and dual value there, and the last differences of these."""
+
+    def __init__(self) -> None:
+        self.dual = -np.inf
+        self.x = self.rest = np.empty(0)
+        self.moves: list[Floats] = []
+        self.changes: list[Floats] = []
+
+    def plain(self) -> Floats:
+        """The plain step from where the node was before."""
+        self.moves, self.changes, self.dual = [], [], -np.inf
+        return self.x + self.rest
+
+    def next(self, x: Floats, rest: Floats, dual: float, a: Floats) -> Floats:
+        """The accelerated step from x."""
+        if self.x.size:
+            self.moves = [*self.moves, x - self.x][-DEPTH:]
+            self.changes = [*self.changes, rest - self.rest][-DEPTH:]
+        self.x, self.rest, self.dual = x.copy(), rest, dual
+        if not self.moves:
+            return x + rest
+        changes = np.array(self.changes)
+        gram = (changes * a) @ changes.T
+        gram[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) + np.finfo(float).tiny
+        found = np.linalg.solve(gram, (changes * a) @ rest)
+        step = rest - found @ (np.array(self.moves) + changes)
+        return x + step if np.isfinite(step).all() else x + rest
+
+
+def _log_barycenter(mean: Floats, drift: Floats) -> Floats:
+    """``log a = avg(h) - avg(x)``, normalised."""
+    log_a = mean - drift
+    log_a = np.maximum(log_a - log_a.max(), NO_MASS)
+    return np.asarray(log_a - np.log(np.exp(log_a).sum()))
+
+
+def _moments(atoms: Atoms) -> Floats:
+    """``(2 d,)``: the mean and the mean square of every coordinate."""
+    return np.concatenate([atoms.weights @ atoms.points, atoms.weights @ atoms.points**2])
+
+
+def _alike(targets: Floats, rows: Indices) -> Iterator[Indices]:
+    """The rows in groups that have the same target."""
+    while rows.size:
+        same = (targets[rows] == targets[rows[0]]).all(axis=1)
+        yield rows[same]
+        rows = rows[~same]

@@ -65,6 +65,10 @@ class FileError(BarymeshError, OSError):
     """A file is missing, truncated, or of a kind barymesh does not read."""
 
 
+class DamagedFileError(FileError):
+    """A file of barymesh is not as it was written."""
+
+
 class ConfigError(BarymeshError, ValueError):
     """A configuration file has an unknown key or a bad value; the message names key and line."""
 

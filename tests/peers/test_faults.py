@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -48,21 +49,34 @@ def test_a_third_is_killed_again_and_again(tmp_path):
         cluster.finish()
 
 
+# in this process the wall clock is ten minutes slow
+SLOW = """
+import time
+true = time.time
+time.time = lambda: true() - 600.0
+from barymesh.cli.app import app
+app()
+"""
+
+
 def test_a_node_that_stands_still_for_ten_seconds_and_one_without_its_disk(tmp_path):
-    """The others lose one, do not wait for it, and connect to it again; another comes back without its state."""
+    """The others lose one, do not wait for it, and connect to it again; another comes back without its state, and with
+    a clock that is slow: it is taken in again all the same."""
     with Cluster(tmp_path, 4, "path", interval=0.1) as cluster:
         cluster.start()
         cluster.wait_for_work()
         cluster.send(signal.SIGSTOP, 1)
         stopped = cluster.facts(0)["activations"]
         cluster.send(signal.SIGKILL, 3)
-        (cluster.kits[3] / "run" / "state").unlink()
+        shutil.rmtree(cluster.kits[3] / "run")
         time.sleep(10)
         assert cluster.facts(0)["activations"] > stopped + 20
         assert cluster.facts(0)["links"]["n1"]["state"] != "connected"
         cluster.send(signal.SIGCONT, 1)
-        cluster.start(3)
-        cluster.wait_for_work(3)
+        accepted = cluster.facts(2)["links"]["n3"]["accepted_messages"]
+        cluster.start(3, main=("-c", SLOW))
+        until(lambda: cluster.facts(2)["links"]["n3"]["accepted_messages"] > accepted + 10, "it is taken in")
+        assert cluster.facts(2)["links"]["n3"]["cut_offs"] == 0
         cluster.wait_for_accuracy(cluster.truth())
         until(lambda: cluster.facts(0)["links"]["n1"]["state"] == "connected", "it is connected again")
         cluster.finish()

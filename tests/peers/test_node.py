@@ -35,9 +35,9 @@ def kit(tmp_path):
     return Kit.open(tmp_path / KITS / "a")
 
 
-def worked(kit, folder, measure=MEASURE, privacy=None, budget=None, **options):
+def worked(kit, folder, measure=MEASURE, privacy=None, budget=None, sync=False, **options):
     async def work():
-        peer = await open_peer(kit, measure, folder, privacy, budget=budget)
+        peer = await open_peer(kit, measure, folder, privacy, budget=budget, sync=sync)
         return await peer.run(**options), peer
 
     return asyncio.run(work())
@@ -122,6 +122,19 @@ def test_one_measure_from_a_file(tmp_path):
         read_measure(tmp_path / "x.npz")
     with pytest.raises(BarymeshError, match=r"none\.csv"):
         read_measure(tmp_path / "none.csv")
+
+
+def test_a_state_that_a_power_cut_has_damaged_is_set_aside(kit, tmp_path, caplog):
+    _, peer = worked(kit, tmp_path / "run", duration=0.3)
+    state = tmp_path / "run" / STATE
+    state.write_bytes(state.read_bytes()[:50] + bytes(state.stat().st_size - 50))
+    _, again = worked(kit, tmp_path / "run", duration=0.1)
+    assert again.runtime.host.incarnation != peer.runtime.host.incarnation
+    assert (tmp_path / "run" / "state.damaged").exists()
+    assert "is damaged" in caplog.text
+    # and what it writes now is found again, with --sync too
+    _, third = worked(kit, tmp_path / "run", duration=0.1, sync=True)
+    assert third.runtime.host.incarnation == again.runtime.host.incarnation
 
 
 def test_every_incarnation_is_another():

@@ -143,6 +143,8 @@ class Runtime:
         # the last memory that led to messages which could be sent
         self._kept: bytes | None = None
         self.store = None if state_file is None else SlotFile(state_file, len(self.memory.pack()), sync=sync)
+        # whether the file has the memory of another network
+        self.replaces_memory = False
         try:
             if self.store is not None and (kept := self.store.read()) is not None:
                 if self.memory.is_of_this_run(kept):
@@ -150,8 +152,7 @@ class Runtime:
                     self._kept = kept
                     _log.info("continuing after %d activations", self.host.activations)
                 else:
-                    self.store.clear(len(self.memory.pack()))
-                    _log.info("the network has changed: beginning without the memory of the one before")
+                    self.replaces_memory = True
         except BaseException:
             self.close()
             raise
@@ -174,6 +175,9 @@ class Runtime:
 
         ``report`` is called with a Snapshot every so many seconds, and at the end.
         """
+        if self.store is not None and self.replaces_memory:
+            _log.info("the network has changed: beginning without the memory of the one before")
+            self.store.clear(len(self.memory.pack()))
         due = started = time.monotonic()
         converged: float | None = None
         reported = -np.inf

@@ -6,7 +6,7 @@ is intact. The space is reserved when the file is created, so a disk that fills 
 
 Measured for 3 kB (20 kB): 26 (109) microseconds a write, 78 (358) with SQLite in WAL mode, 820 (810) with a new file
 that replaces the old one. Data handed to the operating system survive the end of the process; with ``sync`` they also
-survive a power cut, at 420 microseconds a write.
+survive a power cut. On another machine, with a solid-state disk: 5 (25) microseconds a write, 103 (128) with ``sync``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import struct
 from pathlib import Path
 
-from barymesh.errors import FileError
+from barymesh.errors import DamagedFileError, FileError
 
 MAGIC = b"barymesh slots 2"
 # magic, capacity, digest of both
@@ -101,7 +101,7 @@ class SlotFile:
         if head == _header(capacity):
             return int(capacity)
         if magic == MAGIC or digest == _header(capacity)[-DIGEST:]:
-            raise FileError(f"{self.path} is damaged: its header is not intact. {_REMOVE}")
+            raise DamagedFileError(f"{self.path} is damaged: its header is not intact. {_REMOVE}")
         raise FileError(f"{self.path} is not a state file of barymesh. Move it away, or name another folder.")
 
     def _create(self, capacity: int) -> int:
@@ -136,7 +136,7 @@ class SlotFile:
             if whole == _slot(number, whole[SLOT.size :]):
                 intact[number] = whole[SLOT.size :]
         if not intact:
-            raise FileError(f"{self.path} is damaged: neither of its two copies is intact. {_REMOVE}")
+            raise DamagedFileError(f"{self.path} is damaged: neither of its two copies is intact. {_REMOVE}")
         newest = max(intact)
         return newest, intact[newest] if newest else None
 
@@ -144,7 +144,7 @@ class SlotFile:
         return HEAD.size + (number % 2) * (SLOT.size + self.capacity)
 
 
-_REMOVE = "Remove it, and the node starts without its memory: the others take it in again."
+_REMOVE = "Without it the node begins without memory, and the others take it in again."
 
 
 def _header(capacity: int) -> bytes:

@@ -121,6 +121,8 @@ async def _state(kit: Kit, problem: Problem, folder: Path) -> CheckResult:
         return CheckResult("state", Verdict.WRONG, str(error))
     if runtime.store is None:
         return CheckResult("state", Verdict.OK, f"there is none in {folder}: the node begins anew")
+    if runtime.replaces_memory:
+        return CheckResult("state", Verdict.OK, f"{path} is of another network file: the node begins anew")
     return CheckResult("state", Verdict.OK, f"{path}, after {runtime.host.activations} activations")
 
 

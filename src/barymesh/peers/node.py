@@ -18,7 +18,7 @@ from barymesh import __version__
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.tree import TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import FileError, NetworkError, SupportError
+from barymesh.errors import DamagedFileError, FileError, NetworkError, SupportError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
 from barymesh.peers import audit
 from barymesh.peers.last_run import LastRun
@@ -249,7 +249,13 @@ async def open_peer(
     if privacy is not None:
         histogram, use = released(kit, measure, privacy)
         problem = local_problem(kit, histogram)
-    runtime = await open_runtime(kit, problem, folder / STATE, sync=sync)
+    try:
+        runtime = await open_runtime(kit, problem, folder / STATE, sync=sync)
+    except DamagedFileError as error:
+        # as after a power cut: the others take a node without memory in again, and nobody has to be called
+        aside = (folder / STATE).replace(folder / f"{STATE}.damaged")
+        _log.error("%s It is in %s now, and the node begins without it.", error, aside)
+        runtime = await open_runtime(kit, problem, folder / STATE, sync=sync)
     try:
         # before the first message is sent
         spent = record_use(folder / LEDGER, use, budget)

@@ -242,7 +242,9 @@ class Link:
                 self._inflow = Inflow(value, self.admission.format.longest_frame)
             elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 connected = self._was_connected = True
-                self._set_state(LinkState.CONNECTED, "")
+                # the reply may have been read before the event that precedes it
+                if self.admission.reply is None:
+                    self._set_state(LinkState.CONNECTED, "")
             elif event == zmq.Event.DISCONNECTED:
                 self._set_absent("the connection ended")
                 while self._receive(frames):

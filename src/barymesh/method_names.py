@@ -6,3 +6,5 @@ NETWORK_METHODS = ("sinkhorn", "rounds", "a2dwb_conserving", "a2dwb", "a2dwb_nai
 SYNCHRONOUS = ("dcwb", "gossip_sinkhorn")
 # those that have no step to choose
 WITHOUT_STEP = ("sinkhorn", "rounds", "gossip_sinkhorn")
+# those that find debiased barycenters too
+DEBIASED_METHODS = ("sinkhorn", "rounds")

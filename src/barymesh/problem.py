@@ -15,6 +15,7 @@ from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
     AccuracyWarning,
     BarymeshError,
+    CostError,
     DimensionError,
     MeasureError,
     OptionError,
@@ -40,6 +41,7 @@ from barymesh.measures.base import draw
 from barymesh.measures.lazy import Lazy
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
+from barymesh.subsample import evenly
 from barymesh.support.choice import choose_support
 from barymesh.support.free import START, FreeSupport, draws_for, kmeans_plus_plus, normal_draws
 from barymesh.support.points import Support
@@ -58,6 +60,8 @@ DRAWS = 256
 MUCH_OUTSIDE, MUCH_OF_ONE = 0.1, 0.5
 # arrays of the size (measures, support) that a solve holds at once, the acceleration's history counted as half
 ARRAYS_HELD = 12
+# points of the support between which a cost is looked at, and the relative difference that is rounding
+SYMMETRY_POINTS, SYMMETRY = 200, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,8 @@ class Problem:
         Of the arithmetic.
     free : FreeSupport or None
         The support's points move: those of ``support`` stand for them until they have a place.
+    debias : bool
+        Whether the transport of the barycenter to itself is subtracted.
     """
 
     measures: list[Measure]
@@ -95,6 +101,7 @@ class Problem:
     samples: int
     precision: str
     free: FreeSupport | None = None
+    debias: bool = False
 
     @classmethod
     def create(
@@ -109,12 +116,13 @@ class Problem:
         seed: int = 0,
         samples: int = 1000,
         precision: str = "float64",
+        debias: bool = False,
     ) -> Problem:
         """Check every input, choose the support if none is given, and turn a relative reg into an absolute one.
 
         Parameters
         ----------
-        measures, support, reg, relative_reg, weights, cost, seed, samples, precision
+        measures, support, reg, relative_reg, weights, cost, seed, samples, precision, debias
             As in ``barymesh.barycenter``.
 
         Returns
@@ -188,7 +196,10 @@ class Problem:
             samples=samples,
             precision=precision,
             free=free,
+            debias=read.boolean("debias", debias),
         )
+        if problem.debias:
+            _check_symmetric(moving, chosen)
         if relative_reg:
             placed = problem
             if free is not None:
@@ -459,6 +470,29 @@ def _placeholder(free: FreeSupport, nodes: list[Measure]) -> Support:
         )
     points = normal_draws(free, dimension) if free.points is None else free.points
     return Support.scattered(points, reason=f"{free.n} points that moved from their start")
+
+
+def _check_symmetric(cost: Cost, support: Support) -> None:
+    """A debiased barycenter is transported to itself: costs between the points of the support must be known, and the
+    same both ways."""
+    given = cost.matrix_given
+    if given is not None and given.shape[0] != given.shape[1]:
+        raise CostError(
+            f"A debiased barycenter needs the costs between the points of its support; the cost matrix has shape "
+            f"{given.shape}. Give the square matrix of points that the barycenter and the measures share, or leave out "
+            "debias."
+        )
+    if given is None and cost.function is None:
+        return
+    some = support.points[evenly(support.size, SYMMETRY_POINTS)]
+    costs = given if given is not None else cost.matrix(some, some)
+    apart = np.abs(costs - costs.T)
+    if apart.max(initial=0.0) > SYMMETRY * costs.max(initial=0.0):
+        k, j = np.unravel_index(apart.argmax(), apart.shape)
+        raise CostError(
+            f"A debiased barycenter needs a cost that is the same both ways; between two points of the support it is "
+            f"{costs[k, j]:.6g} one way and {costs[j, k]:.6g} the other. Make it symmetric, or leave out debias."
+        )
 
 
 def _lives_on(support: Support, measure: Measure) -> bool:

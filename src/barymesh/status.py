@@ -16,7 +16,7 @@ class Status(Enum):
     """
 
     CONVERGED = "Converged: the nodes agree to the tolerance."
-    STATIONARY = "Converged to stationary points: no small move improves them, though others may be better."
+    STATIONARY = "Converged to a stationary point: no small change is better, though another measure may be."
     MAX_ITERATIONS = "Stopped at the largest number of iterations allowed, before reaching the tolerance."
     OUT_OF_TIME = "Stopped at the end of the duration, before reaching the tolerance."
     STOPPED = "Stopped by the callback."

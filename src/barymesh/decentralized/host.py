@@ -66,9 +66,11 @@ class View:
 
     def potentials(self, problem: Problem, weights: Floats) -> Floats:
         """``(k, n)``: the duals in units of reg, for a certificate: without their mean, because its bounds are close
-        for duals with ``sum_i w_i lam_i = 0`` only. Duals of transports to uniform weights have no such sum."""
+        for duals with ``sum_i w_i lam_i = 0`` only. Duals of transports to uniform weights have no such sum, and those
+        of a debiased barycenter have another."""
         uniform = problem.free is not None and not problem.free.learned
-        return np.asarray((self.duals if uniform else self.duals - weights @ self.duals) / problem.reg)
+        mean = 0.0 if uniform or problem.debias else weights @ self.duals
+        return np.asarray((self.duals - mean) / problem.reg)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from barymesh.engines.recorder import Recorder
 from barymesh.errors import DriftWarning, warn
 from barymesh.exact.certificate import Certificate
 from barymesh.exact.certified import certified_result
+from barymesh.methods.debiasing import debiasing_of
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -34,6 +35,7 @@ def network_result(
         weights=weights,
         reg=known.reg,
         certificate=certificate,
+        debiasing=debiasing_of(problem),
         method=algorithm.name,
         # points that move can be shown to be stationary only
         status=Status.STATIONARY if status is Status.CONVERGED and view.points is not None else status,

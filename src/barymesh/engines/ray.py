@@ -26,7 +26,7 @@ from barymesh.engines.runtime import Snapshot
 from barymesh.engines.supervisor import MOST_STARTS, WorkerHandle, equal_shares, run_workers
 from barymesh.engines.worker import REPORT, Assignment, CertificateRequest, Worker
 from barymesh.errors import BarymeshError, NetworkError, OptionError
-from barymesh.exact.certificate import Certificate
+from barymesh.exact.certificate import NodeBounds
 from barymesh.extras import needs
 from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
@@ -362,7 +362,7 @@ class RemoteWorker:
             self.work.result()
         return self.latest
 
-    async def answer(self, request: CertificateRequest) -> Certificate:
+    async def answer(self, request: CertificateRequest) -> NodeBounds:
         """Its share of the certificate."""
         return await asyncio.to_thread(self.worker.certify, request)
 

@@ -13,6 +13,7 @@ from barymesh.decentralized.host import Traffic, View
 from barymesh.errors import NumericalError
 from barymesh.exact.reference import Reference
 from barymesh.history import History
+from barymesh.methods.debiasing import debiasing_of
 from barymesh.metrics import consensus_distance, consensus_error, feasibility_residual, total_variation
 from barymesh.network.topology import Network
 from barymesh.problem import Problem, support_cost
@@ -43,6 +44,7 @@ class Recorder:
         self.pictured = evenly(network.size, MOST_PICTURED) if snapshots else None
         self.snapshots: list[NDArray[np.float32]] = []
         self.seconds = 0.0
+        self.debiasing = debiasing_of(problem)
         self.limit = GROWTH * support_cost(problem)
 
     def weights(self, members: NDArray[np.bool_]) -> Floats:
@@ -81,7 +83,7 @@ class Recorder:
             objective,
             consensus_error(p, mean, weights),
             self._consensus_distance(p, members),
-            feasibility_residual(view.duals, weights),
+            self._feasibility(view.duals, weights, mean),
             np.nan if known is None else total_variation(p[members], known.weights),
             np.nan if known is None else objective - known.optimum,
             activations,
@@ -104,6 +106,11 @@ class Recorder:
             virtual=self.virtual,
             find_details=details,
         )
+
+    def _feasibility(self, duals: Floats, weights: Floats, p: Floats) -> float:
+        if self.debiasing is None:
+            return feasibility_residual(duals, weights)
+        return self.problem.reg * self.debiasing.infeasibility(p, weights @ duals / self.problem.reg)
 
     def truncate(self, count: int) -> None:
         """Drop all records after the first ``count``."""

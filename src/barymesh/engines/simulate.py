@@ -18,6 +18,7 @@ from barymesh.engines.simulation import AsynchronousSimulation, Simulation, Sync
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.reference import as_reference
+from barymesh.methods.debiasing import debiasing_of
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
@@ -55,7 +56,8 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     known = view.placed(simulation.known(rows), weights)
     x, oracle = view.potentials(problem, weights), known.float64_oracle
     log_p = oracle.evaluate(x)[1]
-    certificate = certify(oracle, weights, x, log_p, view.barycenter(problem, weights), known.product_costs)
+    p = view.barycenter(problem, weights)
+    certificate = certify(oracle, weights, x, log_p, p, known.product_costs, debiasing_of(problem))
     return network_result(
         simulation.algorithm, simulation.recorder, view, members, known, certificate,
         status=status,
@@ -131,7 +133,7 @@ def _fingerprint(problem: Problem, network: Network, options: RunOptions) -> str
         digest.update(atoms.points.tobytes() + atoms.weights.tobytes())
     facts = {
         "data": digest.hexdigest(), "network": network.name, "reg": problem.reg, "seed": problem.seed,
-        "precision": problem.precision, "free": repr(problem.free),
+        "precision": problem.precision, "free": repr(problem.free), "debias": problem.debias,
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
         "batch": repr(options.batch), "tol": options.tol,

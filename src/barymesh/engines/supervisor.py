@@ -24,11 +24,12 @@ from barymesh.engines.recorder import Recorder
 from barymesh.engines.runtime import Snapshot, hosted_algorithm
 from barymesh.engines.worker import Assignment, CertificateRequest
 from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError, warn
-from barymesh.exact.certificate import Certificate, completed
+from barymesh.exact.certificate import Certificate, NodeBounds, completed
 from barymesh.exact.reference import as_reference
 from barymesh.interrupt import interruptible
 from barymesh.measures import Empirical
 from barymesh.measures.lazy import Lazy
+from barymesh.methods.debiasing import debiasing_of
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
@@ -52,7 +53,7 @@ class WorkerHandle(ABC):
         self.assignment = assignment
         self.report: Snapshot | None = None
         self.request: CertificateRequest | None = None
-        self.bounds: Certificate | None = None
+        self.bounds: NodeBounds | None = None
         # activations, messages and bytes from before it lost its memory
         self.earlier = np.zeros(3, dtype=np.int64)
 
@@ -68,11 +69,11 @@ class WorkerHandle(ABC):
         """Request its part of the certificate; the answer becomes its ``bounds``."""
         self.request, self.bounds = request, None
 
-    def receive(self, message: Snapshot | Certificate | BarymeshError | None) -> None:
+    def receive(self, message: Snapshot | NodeBounds | BarymeshError | None) -> None:
         """Receive one message of the worker."""
         if isinstance(message, BarymeshError):
             raise message
-        if isinstance(message, Certificate):
+        if isinstance(message, NodeBounds):
             self.bounds = message
         elif message is not None:
             if self.report is not None and message.activations < self.report.activations:
@@ -258,7 +259,5 @@ def _gathered_certificate(workers: list[WorkerHandle], recorder: Recorder, view:
             )
             return Certificate(-np.inf, np.inf)
         _poll(missing)
-    total = Certificate(0.0, 0.0)
-    for worker in workers:
-        total += worker.bounds or Certificate(-np.inf, np.inf)
-    return completed(total, problem.weights @ x, problem.reg)
+    first, *others = [worker.bounds for worker in workers if worker.bounds is not None]
+    return completed(sum(others, start=first), p, problem.reg, debiasing_of(problem))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, hosted_algorithm
 from barymesh.errors import BarymeshError
-from barymesh.exact.certificate import Certificate, node_bounds
+from barymesh.exact.certificate import NodeBounds, node_bounds
 from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
@@ -98,7 +98,7 @@ class Worker:
         """Work until the runtime is stopped, with the links open; ``report`` is called at intervals."""
         await self.runtime.run(every=min(self.assignment.options.record_every, REPORT), report=report)
 
-    def certify(self, request: CertificateRequest) -> Certificate:
+    def certify(self, request: CertificateRequest) -> NodeBounds:
         """What the nodes add to the bounds of the certificate."""
         host = self.runtime.host
         known = host.known(np.arange(host.nodes.count))

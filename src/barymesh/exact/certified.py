@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from barymesh.errors import NumericalError
 from barymesh.exact.certificate import Certificate
+from barymesh.methods.debiasing import Debiasing
 from barymesh.metrics import consensus_error, feasibility_residual
 from barymesh.result import Result
+from barymesh.status import Status
 from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
@@ -18,11 +20,11 @@ Floats = NDArray[np.float64]
 
 def certified_result(
     *, p: Floats, support: Support, node_weights: Floats, duals: Floats, weights: Floats, reg: float,
-    certificate: Certificate, **known: Any,
+    certificate: Certificate, status: Status, debiasing: Debiasing | None = None, **known: Any,
 ) -> Result:  # fmt: skip
     """The Result for the barycenter ``p (n,)`` of nodes with ``weights (m,)``, own estimates ``node_weights (m, n)``
-    and potentials ``duals (m, n)``; ``known``: its other fields. Numbers that are not finite raise an error; only the
-    bounds may be infinite, where they could not be certified."""
+    and potentials ``duals (m, n)``; ``debiasing``: if the objective is the debiased one; ``known``: its other fields.
+    Numbers that are not finite raise an error; only the bounds may be infinite, where they could not be certified."""
     finite = all(np.isfinite(array).all() for array in (p, node_weights, duals))
     if not finite or np.isnan([certificate.lower, certificate.upper]).any():
         raise NumericalError(
@@ -37,7 +39,13 @@ def certified_result(
         value=certificate.upper,
         gap=certificate.gap,
         consensus=consensus_error(node_weights, p, weights),
-        feasibility=feasibility_residual(duals, weights),
+        feasibility=(
+            feasibility_residual(duals, weights)
+            if debiasing is None
+            else reg * debiasing.infeasibility(p, weights @ duals / reg)
+        ),
         reg=reg,
+        objective="entropic" if debiasing is None else "debiased",
+        status=Status.STATIONARY if status is Status.CONVERGED and debiasing and not debiasing.convex else status,
         **known,
     )

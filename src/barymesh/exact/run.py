@@ -13,9 +13,12 @@ from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.certified import certified_result
 from barymesh.exact.coarse import coarse_start
+from barymesh.exact.debiased import solve_debiased
 from barymesh.exact.small_reg import LOOK, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
+from barymesh.methods.debiasing import Debiasing, debiasing_of
+from barymesh.methods.rounds import STAGE_ERROR, needs_rounds
 from barymesh.metrics import consensus_error
 from barymesh.oracle.base import Oracle
 from barymesh.oracle.bounds import ProductCosts
@@ -64,35 +67,16 @@ def solve_oracle(
     began = time.perf_counter()
     with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, oracle.reg, support, began)
-        # without a tolerance there is nothing to be in time for
-        patience, interrupted = None, False
-        if problem is not None and start is None and tol > 0:
-            patience = LOOK
-            start, interrupted = coarse_start(problem, tol=tol, max_iter=max_iter)
-        solution = solve(
-            oracle, weights, max_iter=1 if interrupted else max_iter, tol=tol, start=start, callback=seen,
-            patience=patience,
-        )  # fmt: skip
-        if interrupted:
-            solution = replace(solution, status=Status.INTERRUPTED)
-        left = max_iter - solution.iterations
-        if problem is not None and solution.status is Status.MAX_ITERATIONS and left > 0:
-            solution = _closer(
-                solution,
-                solve_small_reg(problem, max_iter=left, tol=tol, callback=seen, before=solution.iterations),
-            )
-            left = max_iter - solution.iterations
-            if solution.status is Status.MAX_ITERATIONS and left > 0:
-                solution = _continued(
-                    solution,
-                    solve(oracle, weights, max_iter=left, tol=tol, start=solution.x, callback=seen,
-                          before=solution.iterations),
-                )  # fmt: skip
         judge = oracle if problem is None else problem.float64_oracle
-        if judge is not oracle:
+        debiasing = None if problem is None else debiasing_of(problem)
+        if problem is not None and debiasing is not None:
+            solution = _solve_debiased(problem, debiasing, max_iter, tol, start, seen)
+        else:
+            solution = _solve_entropic(oracle, weights, max_iter, tol, start, seen, problem)
+        if debiasing is None and judge is not oracle:
             solution = _finished(solution, judge, weights, max_iter=max_iter, tol=tol, callback=seen)
     log_p = solution.log_p
-    certificate = certify(judge, weights, solution.x, log_p, solution.p, costs)
+    certificate = certify(judge, weights, solution.x, log_p, solution.p, costs, debiasing)
     return certified_result(
         p=solution.p,
         support=support,
@@ -101,6 +85,7 @@ def solve_oracle(
         weights=weights,
         reg=oracle.reg,
         certificate=certificate,
+        debiasing=debiasing,
         method="sinkhorn",
         status=solution.status,
         iterations=solution.iterations,
@@ -113,6 +98,36 @@ def solve_oracle(
             }
         ),
     )
+
+
+def _solve_entropic(
+    oracle: Oracle, weights: Floats, max_iter: int, tol: float, start: Floats | None,
+    callback: Callable[[Iteration], bool | None] | None, problem: Problem | None,
+) -> Solution:  # fmt: skip
+    # without a tolerance there is nothing to be in time for
+    patience, interrupted = None, False
+    if problem is not None and start is None and tol > 0:
+        patience = LOOK
+        start, interrupted = coarse_start(problem, tol=tol, max_iter=max_iter)
+    solution = solve(
+        oracle, weights, max_iter=1 if interrupted else max_iter, tol=tol, start=start, callback=callback,
+        patience=patience,
+    )  # fmt: skip
+    if interrupted:
+        solution = replace(solution, status=Status.INTERRUPTED)
+    left = max_iter - solution.iterations
+    if problem is None or solution.status is not Status.MAX_ITERATIONS or left <= 0:
+        return solution
+    solution = _closer(
+        solution, solve_small_reg(problem, max_iter=left, tol=tol, callback=callback, before=solution.iterations)
+    )
+    left = max_iter - solution.iterations
+    if solution.status is not Status.MAX_ITERATIONS or left <= 0:
+        return solution
+    more = solve(
+        oracle, weights, max_iter=left, tol=tol, start=solution.x, callback=callback, before=solution.iterations
+    )
+    return _continued(solution, more)
 
 
 def _closer(first: Solution, then: Solution) -> Solution:
@@ -147,6 +162,34 @@ def _finished(
     reached = consensus_error(np.exp(log_p), rough.p, weights) <= tol
     missed = rough.status is Status.CONVERGED and not reached
     return replace(rough, log_p=log_p, status=Status.MAX_ITERATIONS if missed else rough.status)
+
+
+def _solve_debiased(
+    problem: Problem, debiasing: Debiasing, max_iter: int, tol: float, start: Floats | None,
+    callback: Callable[[Iteration], bool | None] | None,
+) -> Solution:  # fmt: skip
+    """In the precision of the problem first, then in float64. If reg is small, it begins with the entropic
+    barycenter, which is close then."""
+    weights, done = problem.weights, None
+    if start is None and max_iter > 2 and needs_rounds(problem):
+        rough = max(tol, STAGE_ERROR)
+        done = _solve_entropic(problem.oracle, weights, max_iter // 2, rough, None, callback, problem)
+    oracles = list(dict.fromkeys((problem.oracle, problem.float64_oracle)))
+    for place, oracle in enumerate(oracles, start=1):
+        before = done.iterations if done else 0
+        left = max_iter - before - (len(oracles) - place)
+        ended = done is not None and done.status in (Status.STOPPED, Status.INTERRUPTED)
+        if place < len(oracles) and (ended or left < 1):
+            continue
+        found = solve_debiased(
+            oracle, weights, debiasing, max_iter=1 if ended else left, tol=0.0 if ended else tol,
+            start=done.x if done else start, callback=None if ended else callback, before=before,
+        )  # fmt: skip
+        if done is not None:
+            found = _continued(done, replace(found, status=done.status if ended else found.status))
+        done = found
+    assert done is not None
+    return done
 
 
 def _recording(callback: Callback, reg: float, support: Support, began: float) -> Callable[[Iteration], bool | None]:

@@ -104,12 +104,16 @@ def solve(
     callback: Callable[[Iteration], bool | None] | None = None,
     before: int = 0,
     patience: int | None = None,
+    offset: Floats | None = None,
 ) -> Solution:
     """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
     iteration; ``before``: those of an earlier stage, which their numbers follow. ``patience``: give up after so
     many, or twice as many, four times as many and so on, if at the rate of the last half of them it would take more
-    than twice as many again."""
+    than twice as many again. ``offset (n,)``: what the potentials ``sum_i w_i x_i`` are to be in place of 0, which
+    minimises ``sum_i w_i W_i(p) - reg <offset, p>``."""
+    offset = np.zeros(oracle.size) if offset is None else offset
     x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
+    x += offset
     anderson = Anderson((oracle.count, oracle.size), depth)
     node_errors, mean, drift = np.empty(oracle.count), np.empty(oracle.size), np.empty(oracle.size)
     errors: list[float] = []
@@ -121,11 +125,12 @@ def solve(
             value, _ = oracle.evaluate(x, out=log_p)
             kernels.weighted_mean(log_p, weights, mean)
             kernels.weighted_mean(x, weights, drift)
+            drift -= offset
             top = mean.max()
             with np.errstate(invalid="ignore"):
                 decrease = float(-(top + np.log(np.exp(mean - top).sum())))
             p = np.exp(mean + decrease)
-            # the rounded history lets sum_i w_i x_i drift from 0 by rounding, which would flatter the dual
+            # the rounded history lets sum_i w_i x_i drift, which would flatter the dual
             dual = _dot(weights, value) - _dot(drift, p)
             kernels.residual(log_p, mean, p, node_errors)
             error = _dot(weights, node_errors)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from barymesh import readers as read
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import OptionError
-from barymesh.method_names import NETWORK_METHODS
+from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS
 from barymesh.options import network_readers as read_network
 from barymesh.options.model import Model, details, option
 
@@ -171,6 +171,10 @@ class Options(RunOptions):
     samples : int, default=1000
         Draws of each measure that can only be sampled. They depend on (seed, node) alone. On a network such a measure
         is known by samples that grow instead, see ``batch``.
+    debias : bool, default=False
+        Whether to find the debiased barycenter, of the Sinkhorn divergences ``W_reg(p, mu_i) - W_reg(p, p)/2 -
+        W_reg(mu_i, mu_i)/2``, which does not have the blur of ``reg``. On a network for ``"sinkhorn"`` and
+        ``"rounds"``.
     precision : str, default="float64"
         Arithmetic inside the oracles: ``"float64"`` or ``"float32"``. float32 is faster and good to about 1e-5.
     output : str, default="numpy"
@@ -192,6 +196,7 @@ class Options(RunOptions):
     cost: CostLike = option(SQUARED, reader=read.cost)
     seed: int = option(0, reader=read.whole)
     samples: int = option(1000, reader=read.count)
+    debias: bool = option(False, reader=read.boolean)
     precision: str = option("float64", reader=read.one_of(*read.PRECISIONS))
     output: str = option("numpy", reader=read.one_of("numpy", "like"), text=False)
     network: Any = option(None, *ENGINES, reader=read_network.network)
@@ -211,6 +216,12 @@ class Options(RunOptions):
         if self.network is None and self.method != "sinkhorn":
             raise _wrong(
                 "method", f"The method {self.method!r} runs on a network; give one, such as network='erdos_renyi'."
+            )
+        if self.debias and self.method not in DEBIASED_METHODS:
+            raise _wrong(
+                "debias",
+                f"The method {self.method!r} finds the entropic barycenter only; leave out debias, or use one of "
+                f"{', '.join(DEBIASED_METHODS)}.",
             )
         check_places(given, self.place)
 

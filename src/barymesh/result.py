@@ -55,10 +55,12 @@ FORMS = ("dense", "sparse", "operator")
 OTHER_MEASURES = 0.02
 
 
-def tv_bound(gap: float, reg: float) -> float:
+def tv_bound(gap: float, reg: float, *, debias: bool = False) -> float:
     """A bound on the total variation to the barycenter of a measure whose objective exceeds the best by ``gap`` at
     most: ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm; NaN if
-    the gap is not known."""
+    the gap is not known. The debiased objective is not, and the bound is 1."""
+    if debias:
+        return 1.0 if gap == gap else np.nan
     return float(np.fmin(1.0, np.sqrt(max(gap, 0.0) / (2.0 * reg)))) if gap == gap else np.nan
 
 
@@ -177,7 +179,7 @@ class Result:
         return self._tv_bound(self.gap)
 
     def _tv_bound(self, gap: float) -> float:
-        return tv_bound(gap, self.reg) if self.objective == "entropic" else 1.0
+        return tv_bound(gap, self.reg, debias=self.objective == "debiased")
 
     @property
     def node_tv_bounds(self) -> Floats | None:

@@ -102,6 +102,7 @@ def create(
         str | None, typer.Option(help="The graph of the links by name, such as cycle. Default: complete.")
     ] = None,
     method: Annotated[str, typer.Option(help="An asynchronous method.")] = "sinkhorn",
+    debias: Annotated[bool, typer.Option(help="Find the debiased barycenter, without the blur of reg.")] = False,
     tol: Annotated[float, typer.Option(help="Stop once the nodes agree to this tolerance.")] = 1e-6,
     interval: Annotated[float, typer.Option(help="Seconds between activations of a node.")] = 0.05,
     run: Annotated[str | None, typer.Option(help="The id of the run. Default: the date and a random number.")] = None,
@@ -126,7 +127,16 @@ def create(
         new = [parse_node(text) for text in nodes]
         pairs = [_pair(text) for text in edges] if edges else _pairs(graph or "complete", [one.name for one in new])
         made = network_file.create(
-            folder, new, pairs, support=support, reg=reg, run=run, method=method, tol=tol, interval=interval
+            folder,
+            new,
+            pairs,
+            support=support,
+            reg=reg,
+            run=run,
+            method=method,
+            debias=debias,
+            tol=tol,
+            interval=interval,
         )
         kits = [str(folder / network_file.KITS / one.name) for one in new if one.public_key is None]
         lines = [*(f"Secret kit:  {kit}" for kit in kits), "Send each kit to its node only; network.toml is public."]

@@ -22,7 +22,8 @@ from barymesh.errors import OptionError
 from barymesh.gradients.batch_size import BatchSize, GrowingBatch
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
-from barymesh.method_names import NETWORK_METHODS, WITHOUT_STEP
+from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS, WITHOUT_STEP
+from barymesh.methods.debiased import DebiasedRounds
 from barymesh.methods.free_support import FreeSupportMethod
 from barymesh.methods.rounds import Rounds, needs_rounds
 from barymesh.network.topology import Network
@@ -59,14 +60,17 @@ def build_algorithm(
                 f"batch={batch!r} out."
             )
         return SpanningTree(FreeSupportMethod(problem), nodes, tol)
+    if problem.debias and method not in DEBIASED_METHODS:
+        raise OptionError(f"{method} finds the entropic barycenter only; leave out debias.")
+    kind = DebiasedRounds if problem.debias else Rounds
     if method == "sinkhorn":
         logarithmic = _log_gradients(batch, problem)
         careful = logarithmic.final and needs_rounds(problem)
-        return SpanningTree(Rounds(problem, logarithmic, nodes.size, from_start=careful), nodes, tol)
+        return SpanningTree(kind(problem, logarithmic, nodes.size, from_start=careful), nodes, tol)
     if method == "rounds":
         if batch not in (None, "exact"):
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
-        rounds = Rounds(problem, ExactLogGradients(problem), nodes.size, from_start=True)
+        rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True)
         rounds.name = method
         return SpanningTree(rounds, nodes, tol)
     if method == "gossip_sinkhorn":

@@ -234,7 +234,7 @@ class Runtime:
             values=view.values,
             errors=view.errors,
             gaps=view.gaps,
-            tv_bounds=np.array([tv_bound(gap, host.problem.reg) for gap in view.gaps]),
+            tv_bounds=np.array([tv_bound(gap, host.problem.reg, debias=host.problem.debias) for gap in view.gaps]),
             points=view.points,
             activations=host.activations,
             messages=host.traffic.messages,

@@ -127,7 +127,8 @@ class Entropic(Method[EntropicState]):
     def root(
         self, state: EntropicState, row: int, average: Floats, target: Floats, loop: float, complete: bool
     ) -> Answer:
-        mean, drift = average[: self.points], average[self.points :]
+        mean = average[: self.points]
+        drift = average[self.points :] - self.sum_of_potentials(mean)
         q = np.exp(mean - mean.max())
         q /= q.sum()
         drift = drift - q @ drift
@@ -139,6 +140,11 @@ class Entropic(Method[EntropicState]):
             state.correction[row] = correction
         new = np.clip(mean - state.gain[row] * correction, -LARGEST, LARGEST)
         return Answer(new, kernels.l1_distance(new, target), remaining)
+
+    def sum_of_potentials(self, log_q: Floats) -> Floats:
+        """``(n,)``: what ``avg(x)`` is where the measure with logarithms ``log_q (n,)``, not normalised, is the
+        barycenter, up to a constant."""
+        return np.zeros(self.points)
 
     def _adapt(self, state: EntropicState, row: int, correction: Floats, drift: float, q: Floats) -> None:
         """Compare the correction, and the size of the drift, with those of a time round the loop ago, and set the gain

@@ -412,7 +412,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if abs(square - stage * stage) > 1e-6 * (1.0 + square):
             # after a change of epoch nodes may be at different stages
             return self.begin(state, row, target, weight, close=False)
-        report = self.report(average)
+        report = self.report(average, self.offset(state, row, round(float(stage))))
         phase, same = Phase(int(state.phase[row])), weight == state.counted[row]
         if not (np.isfinite(report.merit) and np.isfinite(report.spread)):
             kept = False
@@ -422,22 +422,36 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if not kept:
             return self._step_back(state, row, phase, target)
         if phase is Phase.CERTIFICATE and same:
-            gap = self.problem.reg * self._gap(state, row, report)
+            gap = self.problem.reg * self.gap(state, row, report, target[:n])
             # the nodes stay at the potentials that they have certified with
             certified = {Order.ACCEPTED: 1.0, Order.STAGE: float(report.stage), Order.GAP: gap}
             return replace(self._answer(target[:n], certified), finished=True)
-        return self._step_on(state, row, report, target, weight, error, enough)
+        further, revised = self.revise(state, row, report)
+        if revised:
+            report = self.report(average, self.offset(state, row, report.stage))
+        return self._step_on(state, row, report, target, weight, error + further, enough, revised)
 
-    def _gap(self, state: RoundsState, row: int, report: Report) -> float:
-        """The certificate, in units of reg: the upper bound less the better of two lower ones, that of the last step
-        and that of the potentials whose transports are solved, and what rounding may have done to these."""
+    def offset(self, state: RoundsState, row: int, stage: int) -> Floats | float:
+        """What the potentials are to sum to at this stage: 0, or the ``(n,)`` numbers that the root has in its row."""
+        return 0.0
+
+    def revise(self, state: RoundsState, row: int, report: Report) -> tuple[float, bool]:
+        """How far the offset is from what it should be at the barycenter, in L1; and whether the root has revised it,
+        because the nodes agree well enough."""
+        return 0.0, False
+
+    def gap(self, state: RoundsState, row: int, report: Report, target: Floats) -> float:
+        """The certificate of the measure with logarithms ``target (n,)``, in units of reg: the upper bound less the
+        better of two lower ones, that of the last step and that of the potentials whose transports are solved, and what
+        rounding may have done to these."""
         lower = max(-(report.merit - report.spread), -(float(state.base_merit[row]) - float(state.base_spread[row])))
         return max(report.upper - lower, 0.0) + CERTIFIED * (1.0 + abs(report.upper) + abs(lower))
 
-    def report(self, average: Floats) -> Report:
-        """What the root learns from the ``average (up,)`` of the contributions."""
+    def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
+        """What the root learns from the ``average (up,)`` of the contributions; ``offset``: what the potentials are to
+        sum to."""
         n = self.points
-        mean, drift, rest = average[:n], average[n : 2 * n], average[2 * n :]
+        mean, drift, rest = average[:n], average[n : 2 * n] - offset, average[2 * n :]
         (value, upper, stage, _), rest = rest[: self.SCALARS], rest[self.SCALARS :]
         matrix = rest[n:].reshape(n, n) if self.newton else np.empty((0, 0))
         log_q = mean - drift
@@ -447,9 +461,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             q = np.exp(log_q)
             spread = max(float(q @ (log_q - mean)), 0.0)
             merit = float(value - q @ drift)
-        return Report(
-            mean, drift - q @ drift, float(upper), round(float(stage)), rest[:n], matrix, log_q, spread, merit
-        )
+        move = rest[:n] + offset if self.newton else rest[:n]
+        return Report(mean, drift - q @ drift, float(upper), round(float(stage)), move, matrix, log_q, spread, merit)
 
     def _is_good(self, state: RoundsState, row: int, report: Report) -> bool:
         """Whether the last step is kept."""
@@ -473,8 +486,9 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
     def _step_on(
         self, state: RoundsState, row: int, report: Report, target: Floats, weight: float, error: float, enough: Enough,
+        revised: bool,
     ) -> Answer:  # fmt: skip
-        """The last step is kept; the next begins where it ended."""
+        """The last step is kept; the next begins where it ended. ``revised``: the offset is another now."""
         n, known = self.points, state.phase[row] not in (Phase.NONE, Phase.CLOSE)
         before = state.base_mean[row] - state.base_drift[row]
         moved = kernels.l1_distance(report.log_q, before) if known else UNKNOWN_ERROR
@@ -490,7 +504,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if state.phase[row] == Phase.CLOSE and weight == counted:
             # the nodes have not moved since they were found to be close; a measure may have changed
             left = error + report.infeasibility
-        state.phase[row] = Phase.FULL
+        # values for different offsets cannot be compared
+        state.phase[row] = Phase.SURE if revised else Phase.FULL
         if report.stage < self.last_stage:
             if np.sqrt(2.0 * report.spread) <= STAGE_ERROR:
                 state.phase[row] = Phase.SURE

@@ -117,6 +117,7 @@ class NetworkFile(BaseModel):
     method: str = Field(default="sinkhorn", description="the method of the nodes")
     support: str = Field(description="where the barycenter lives: a grid such as 100:-5:5")
     reg: float = Field(gt=0, allow_inf_nan=False, description="the entropic regularisation")
+    debias: bool = Field(default=False, description="whether the barycenter is debiased")
     tol: float = Field(default=1e-6, ge=0, allow_inf_nan=False, description="when the nodes may stop")
     interval: float = Field(
         default=0.05, ge=0, le=3600, allow_inf_nan=False, description="seconds between activations of a node"
@@ -355,6 +356,7 @@ def create(
     reg: float,
     run: str | None = None,
     method: str = "sinkhorn",
+    debias: bool = False,
     tol: float = 1e-6,
     interval: float = 0.05,
     began: datetime | None = None,
@@ -366,7 +368,8 @@ def create(
         raise FileError(f"{path} exists already. Choose another folder, or change it with `barymesh network add`.")
     shared = {
         "run": f"{now:%Y-%m-%d}-{secrets.token_hex(4)}" if run is None else run,
-        "method": method, "support": support, "reg": reg, "tol": tol, "interval": interval, "began": began or now,
+        "method": method, "support": support, "reg": reg, "debias": debias, "tol": tol, "interval": interval,
+        "began": began or now,
     }  # fmt: skip
     return _make(path, shared, [], nodes, edges)
 

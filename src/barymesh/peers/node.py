@@ -327,7 +327,10 @@ def neighbours(kit: Kit) -> list[Neighbour]:
 def local_problem(kit: Kit, measure: Any) -> Problem:
     """The problem as the node knows it: with its own measure only. An error if that does not fit the network."""
     # each node has its own seed: two nodes must not draw the same samples
-    return Problem.create([measure], parse_support(kit.network.support), reg=kit.network.reg, seed=kit.number)
+    network = kit.network
+    return Problem.create(
+        [measure], parse_support(network.support), reg=network.reg, seed=kit.number, debias=network.debias
+    )
 
 
 async def own_address(kit: Kit) -> str:

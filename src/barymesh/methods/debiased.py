@@ -1,0 +1,124 @@
+"""The debiased barycenter, ``min_p sum_i w_i W_i(p) - V(p) / 2``, on a network.
+
+What nodes do, and what they send, is the same as for the entropic barycenter: there the potentials sum to zero, here
+they sum to f, the own potential of the barycenter (debiasing.py), which the root computes from what it knows already.
+
+**Between rounds** the correction is that of ``avg(x) - f(q)``, with the present estimate q.
+
+**In rounds** the sum f is an *offset* that the root keeps, and for which the rounds are those of the problem ``min_p
+sum_i w_i W_i(p) - reg <f, p>``: all that is proven of rounds holds for it. Once the nodes agree more closely than
+``e^f K e^f`` agrees with them, the root takes a step for f (``OwnPlan.step``). If that distance grows, or does not
+shrink, it goes back to the best f, damps its steps more, and takes some that cannot fail: f becomes the own potential
+of q. The more often it has failed, the more of these it takes (docs/explanation/debiased.md has the proof).
+
+**The certificate** is that of exact/certificate.py, from the averages that the root has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.gradients.logarithmic import LogGradients
+from barymesh.methods.base import Answer, Floats
+from barymesh.methods.debiasing import Debiasing
+from barymesh.methods.entropic import EntropicState
+from barymesh.methods.rounds import CERTIFIED, Phase, Report, Rounds, RoundsState
+from barymesh.problem import Problem
+
+# the nodes agree if their distance is this share of the error of f, or this small
+AGREEMENT, AGREED = 0.2, 1e-10
+# the damping of the steps for f: at first, and what it is multiplied by when they have failed
+OWN_DAMPING, OWN_RISE = 0.3, 4.0
+# they have failed if the error is so many times the least, or has not shrunk to this share of it in so many steps
+GROWTH, SHRUNK, PATIENCE = 4.0, 0.9, 20
+# a gap that is not known, as a number that can be sent
+NO_GAP = 1e11
+
+
+@dataclass
+class DebiasedState(RoundsState):
+    """Of a root: ``offset (k, n)``, f; the ``least_error (k,)`` that was seen, and ``best_offset (k, n)`` there;
+    ``own_damping`` of the steps, how often they have ``failed``, for how many steps the error has ``stayed``, and how
+    many ``proven`` steps are to come, each ``(k,)``."""
+
+    offset: Floats = field(kw_only=True)
+    best_offset: Floats = field(kw_only=True)
+    least_error: Floats = field(kw_only=True)
+    own_damping: Floats = field(kw_only=True)
+    failed: NDArray[np.int64] = field(kw_only=True)
+    stayed: NDArray[np.int64] = field(kw_only=True)
+    proven: NDArray[np.int64] = field(kw_only=True)
+
+
+class DebiasedRounds(Rounds):
+    """The debiased barycenter, with and without rounds; arguments as for ``Rounds``."""
+
+    def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
+        super().__init__(problem, log_gradients, nodes, from_start=from_start)
+        self.debiasing = Debiasing(problem)
+
+    def start(self, count: int) -> DebiasedState:
+        def counts() -> NDArray[np.int64]:
+            return np.zeros(count, dtype=np.int64)
+
+        return DebiasedState(
+            **vars(super().start(count)), offset=np.zeros((count, self.points)),
+            best_offset=np.zeros((count, self.points)), least_error=np.full(count, np.inf),
+            own_damping=np.full(count, OWN_DAMPING), failed=counts(), stayed=counts(), proven=counts(),
+        )  # fmt: skip
+
+    def sum_of_potentials(self, log_q: Floats) -> Floats:
+        return self.debiasing.potential(log_q)
+
+    def begin(self, state: EntropicState, row: int, target: Floats, weight: float, close: bool) -> Answer:
+        assert isinstance(state, DebiasedState)
+        state.offset[row], state.least_error[row] = self.debiasing.potential(target[: self.points]), np.inf
+        return super().begin(state, row, target, weight, close)
+
+    def offset(self, state: RoundsState, row: int, stage: int) -> Floats | float:
+        assert isinstance(state, DebiasedState)
+        if state.phase[row] == Phase.NONE:
+            # what was seen in another epoch may have been of other nodes
+            state.least_error[row] = np.inf
+        return state.offset[row] if stage == self.last_stage else 0.0
+
+    def revise(self, state: RoundsState, row: int, report: Report) -> tuple[float, bool]:
+        assert isinstance(state, DebiasedState)
+        if report.stage < self.last_stage:
+            return 0.0, False
+        plan = self.debiasing.plan(state.offset[row])
+        error = plan.error(report.log_q)
+        distance = np.sqrt(2.0 * report.spread) + report.infeasibility
+        if distance > max(AGREEMENT * error, AGREED):
+            return error, False
+        first = not np.isfinite(state.least_error[row])
+        state.stayed[row] = 0 if error <= SHRUNK * state.least_error[row] else state.stayed[row] + 1
+        if error < state.least_error[row]:
+            state.least_error[row], state.best_offset[row] = error, state.offset[row]
+        if state.proven[row] == 0 and (error > GROWTH * state.least_error[row] or state.stayed[row] >= PATIENCE):
+            state.failed[row] += 1
+            state.proven[row], state.stayed[row] = state.failed[row], 0
+            state.own_damping[row] *= OWN_RISE
+            state.offset[row] = state.best_offset[row]
+        elif first or state.proven[row] > 0:
+            state.proven[row] = max(state.proven[row] - 1, 0)
+            state.offset[row] = self.debiasing.potential(report.log_q)
+        else:
+            state.offset[row] += plan.step(report.log_q, float(state.own_damping[row]))
+        return error, True
+
+    def gap(self, state: RoundsState, row: int, report: Report, target: Floats) -> float:
+        assert isinstance(state, DebiasedState)
+        log_q = target - target.max()
+        q = np.exp(log_q) / np.exp(log_q).sum()
+        lower = self.debiasing.lower(report.mean - report.drift - state.offset[row], state.offset[row]) - report.merit
+        upper = report.upper + self.debiasing.upper(q)
+        gap = max(upper - lower, 0.0) + CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit))
+        return float(min(gap, NO_GAP / self.reg)) if np.isfinite(gap) else NO_GAP / self.reg
+
+    def gaps(self, targets: Floats) -> Floats:
+        found = super().gaps(targets)
+        return np.where(found >= 0.5 * NO_GAP, np.inf, found)

@@ -35,7 +35,7 @@ def network_result(
         weights=weights,
         reg=known.reg,
         certificate=certificate,
-        debiasing=debiasing_of(problem),
+        debiasing=debiasing_of(known),
         method=algorithm.name,
         # points that move can be shown to be stationary only
         status=Status.STATIONARY if status is Status.CONVERGED and view.points is not None else status,

@@ -112,8 +112,8 @@ class Debiasing:
     def potential(self, log_q: Floats) -> Floats:
         """The own potential ``(n,)`` of the measure with logarithms ``log_q (n,)``, which need not be normalised."""
         q = _normalised(log_q)
-        log_mass = log_q - log_q.max()
-        f = 0.5 * log_mass
+        log_mass: Floats = log_q - log_q.max()
+        f: Floats = 0.5 * log_mass
         for _ in range(POTENTIAL_STEPS):
             new = 0.5 * (f + log_mass - self._log_smooth(f))
             moved = float(q @ np.abs(new - f))

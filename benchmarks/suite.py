@@ -19,7 +19,7 @@ from benchmarks.machine import machine
 from benchmarks.page import page
 from benchmarks.parts import Benchmark, Part
 
-NAMES = ("start", "busy", "kernels", "exact", "simulation", "event_loop", "network", "growth", "peers")
+NAMES = ("start", "busy", "kernels", "exact", "debiased", "simulation", "event_loop", "network", "growth", "peers")
 RESULTS, PAGE = "latest.json", "latest.md"
 FIGURE_SIZE = (8.0, 5.0)
 

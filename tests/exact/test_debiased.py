@@ -188,7 +188,7 @@ def test_it_never_diverges(seed, reg, skew, points):
 def test_a_single_measure_is_its_own_barycenter():
     histogram = np.random.default_rng(0).dirichlet(np.ones(30))[None]
     found = bm.barycenter(histogram, np.linspace(0, 1, 30), reg=1e-3, debias=True, tol=1e-7)
-    np.testing.assert_allclose(found.weights, histogram[0], atol=1e-5)
+    np.testing.assert_allclose(found.weights, histogram[0], atol=1e-4)
     # and its divergence from itself is 0
     value = transport_cost(histogram[0], histogram[0], squared(np.linspace(0, 1, 30)[:, None]), 1e-3) / 2
     assert found.value == pytest.approx(value, abs=1e-9)

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-from scipy.optimize import minimize
+from numpy.typing import NDArray
 
 from barymesh.cost import EUCLIDEAN, SEPARABLE
 from barymesh.methods.base import UNKNOWN_ERROR
@@ -34,15 +34,17 @@ TINY = 1e-300
 # the symmetric iteration at least halves its error each time; the move that counts as none, on average
 POTENTIAL_STEPS, POTENTIAL_MOVE = 60, 1e-13
 # of the conjugate gradients for a step, which only shape it: at most so many, until this share of the square is left
-STEPS, LEFT = 20, 1e-4
+STEPS, LEFT = 8, 1e-2
 # the largest change of a potential in one step: beyond it nothing is linear any more
 LONGEST = 2.0
 # of the two parts of the error: the second counts every point alone, and is larger by the points within a blur
 RAISED_SHARE = 0.1
 # beyond it a ratio is just large
 LARGEST_EXPONENT = 100.0
-# of the quadratic programme for the lower bound
-PROGRAMME_STEPS, PROGRAMME_MEMORY = 300, 20
+# of the quadratic programme for the lower bound: faces, conjugate gradients on each, and halvings of a step; it ends
+# when the objective falls by less than this share
+FACES, FACE_STEPS, HALVINGS, SETTLED = 40, 25, 12, 1e-10
+ONE = np.ones(())
 # kernels that are positive definite for every support: exp(-|x - y|^a), 0 < a <= 2, and products of these
 POSITIVE_DEFINITE = {*SEPARABLE, EUCLIDEAN}
 # others are looked at on supports of so many points; eigenvalues of K below 0 by less than this are rounding
@@ -150,12 +152,7 @@ class Debiasing:
         y = np.exp(f - f.max())
         y *= (t @ y) / max(float(y @ self.smooth(y)), TINY)
 
-        def programme(y: Floats) -> tuple[float, Floats]:
-            sums = self.smooth(y)
-            return float(0.5 * (y @ sums) - t @ y), sums - t
-
-        options = {"maxiter": PROGRAMME_STEPS, "maxcor": PROGRAMME_MEMORY, "ftol": 1e-16, "gtol": 1e-13}
-        y = minimize(programme, y, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * self.size, options=options).x
+        y = _quadratic_programme(self.smooth, t, y)
         v = y + np.maximum(t - self.smooth(y), 0.0) / self._diagonal + TINY
         return float(-0.5 * np.log(v @ self.smooth(v)) - top) - self.defect
 
@@ -218,21 +215,50 @@ def _normalised(log_q: Floats) -> Floats:
     return np.asarray(q / q.sum())
 
 
-def _conjugate_gradients(operator: Callable[[Floats], Floats], right: Floats, weights: Floats) -> Floats:
-    """An approximate solution of ``operator x = right``; the operator is symmetric in the inner product with these
-    weights."""
+def _conjugate_gradients(
+    operator: Callable[[Floats], Floats], right: Floats, weights: Floats, steps: int = STEPS
+) -> Floats:
+    """An approximate solution of ``operator x = right`` after so many steps at most; the operator is symmetric in the
+    inner product with these weights."""
     x, r = np.zeros_like(right), right.copy()
-    direction, size = r.copy(), float(weights @ r**2)
+    direction, size = r.copy(), float((weights * r**2).sum())
     first = size
-    for _ in range(STEPS):
+    for _ in range(steps):
         image = operator(direction)
-        curvature = float(weights @ (direction * image))
+        curvature = float((weights * direction * image).sum())
         if not curvature > 0:
             break
         length = size / curvature
         x, r = x + length * direction, r - length * image
-        new = float(weights @ r**2)
+        new = float((weights * r**2).sum())
         if new <= LEFT * first:
             break
         direction, size = r + (new / size) * direction, new
     return x
+
+
+def _quadratic_programme(smooth: Callable[[Floats], Floats], t: Floats, y: Floats) -> Floats:
+    """A ``y (n,) >= 0`` with a small ``y'Ky/2 - t'y``, from the one given: conjugate gradients on the face where y is
+    free, cut off at its boundary (Moré and Toraldo 1991)."""
+    sums = smooth(y)
+    value = 0.5 * float(y @ sums) - float(t @ y)
+    for _ in range(FACES):
+        gradient = sums - t
+        free = (y > 0.0) | (gradient < 0.0)
+        direction = _conjugate_gradients(partial(_on_face, smooth, free), -gradient * free, ONE, FACE_STEPS)
+        length, before = 1.0, value
+        for _ in range(HALVINGS):
+            tried = np.maximum(y + length * direction, 0.0)
+            tried_sums = smooth(tried)
+            lower = 0.5 * float(tried @ tried_sums) - float(t @ tried)
+            if lower < value:
+                y, sums, value = tried, tried_sums, lower
+                break
+            length *= 0.5
+        if before - value <= SETTLED * abs(value):
+            break
+    return y
+
+
+def _on_face(smooth: Callable[[Floats], Floats], free: NDArray[np.bool_], v: Floats) -> Floats:
+    return np.asarray(free * smooth(v))

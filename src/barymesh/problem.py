@@ -199,6 +199,11 @@ class Problem:
             debias=read.boolean("debias", debias),
         )
         if problem.debias:
+            if free is not None:
+                raise OptionError(
+                    "debias=True needs a support whose points stay, and those of a FreeSupport move. Leave out debias, "
+                    "or give points or a grid."
+                )
             _check_symmetric(moving, chosen)
         if relative_reg:
             placed = problem

@@ -242,3 +242,8 @@ def test_what_is_refused():
         bm.barycenter([bm.Histogram(h) for h in histograms], reg=1, cost=np.arange(16.0).reshape(4, 4), debias=True)
     with pytest.raises(OptionError, match="entropic barycenter only"):
         bm.barycenter(histograms, np.arange(4.0), reg=1, network="cycle", method="dcwb", debias=True)
+
+
+def test_points_that_move_are_refused():
+    with pytest.raises(OptionError, match="FreeSupport"):
+        bm.barycenter([[[0.0, 1.0]], [[1.0, 2.0]]], bm.FreeSupport(2), reg=0.1, debias=True)

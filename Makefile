@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs soak fuzz frames lint format lock bench quick-bench clean
+.PHONY: demo test frameworks docs soak fuzz frames lint format lock bench quick-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -10,6 +10,15 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# the tests of the integrations, each in an environment of its own: docs/design/decisions.md
+frameworks: .venv-flower/.installed
+	.venv-flower/bin/python -m pytest tests/integrations/test_flower.py
+
+.venv-%/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet '.[$*]' -r tests/integrations/$*.txt
+	touch $@
 
 # the site, in docs/_build/html; a warning is an error, and so is an example of the gallery that fails
 docs: $(VENV)/.docs
@@ -59,7 +68,7 @@ quick-bench: $(VENV)/.testing
 	results="$$(mktemp -d)" && trap 'rm -rf "$$results"' EXIT && $(BIN)/python -m benchmarks --quick --output "$$results"
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery
+	rm -rf $(VENV) .venv-* build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

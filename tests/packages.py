@@ -13,6 +13,8 @@ from packaging.utils import canonicalize_name
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 EXTRAS_OF_PROJECT = PROJECT["optional-dependencies"]
 FOR_DEVELOPERS = {"test", "docs", "lint", "bench"}
+# extras that are not among "all": they need environments of their own, docs/design/decisions.md
+APART = {"flower": {"flwr"}}
 
 
 def needed_by(requirements):

@@ -16,7 +16,16 @@ from packaging.requirements import Requirement
 import barymesh
 from barymesh.errors import MissingPackageError
 from barymesh.extras import EXTRAS, needs
-from tests.packages import EXTRAS_OF_PROJECT, FOR_DEVELOPERS, PROJECT, core, modules_of, needed_by, owners_of_modules
+from tests.packages import (
+    APART,
+    EXTRAS_OF_PROJECT,
+    FOR_DEVELOPERS,
+    PROJECT,
+    core,
+    modules_of,
+    needed_by,
+    owners_of_modules,
+)
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [*(ROOT / "src" / "barymesh").rglob("*.py"), *(ROOT / "studies" / "barymesh_a2dwb").rglob("*.py")]
@@ -46,6 +55,7 @@ ATTEMPTS = {
     "sklearn": ["import barymesh.sklearn"],
     "tensorboard": ["from barymesh.callbacks import TensorBoard; TensorBoard('folder')"],
     "mlflow": ["from barymesh.callbacks import MLflow; MLflow()"],
+    "flower": ["import barymesh.integrations.flower"],
 }
 # the same on the command line
 COMMANDS = {
@@ -231,7 +241,7 @@ def test_the_outer_block_names_the_extra():
 
 def test_the_extras_are_those_of_the_project():
     assert set(EXTRAS_OF_PROJECT) == {*EXTRAS, "all", *FOR_DEVELOPERS}
-    every = needed_by(f"barymesh[{extra}]" for extra in EXTRAS)
+    every = needed_by(f"barymesh[{extra}]" for extra in set(EXTRAS) - set(APART))
     assert needed_by(["barymesh[all]"]).keys() == every.keys()
 
 
@@ -261,7 +271,7 @@ def optional_imports(path, known):
 def test_optional_packages_are_imported_where_their_extra_is_named():
     direct = {Requirement(text).name for text in PROJECT["dependencies"]}
     known = set(sys.stdlib_module_names) | modules_of(direct) | OWN
-    brought = {extra: modules_of(needed_by([f"barymesh[{extra}]"])) for extra in EXTRAS}
+    brought = {extra: modules_of(needed_by([f"barymesh[{extra}]"])) for extra in set(EXTRAS) - set(APART)} | APART
     imported = [
         (path.name, module, extra)
         for path in SOURCES

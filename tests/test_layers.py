@@ -36,7 +36,7 @@ LAYERS = [
     ["engines"],
     ["like", "weight_path"],
     ["api", "block_descent", "callbacks", "datasets", "gaussians", "privacy"],
-    ["estimators", "viz", "io.output", "peers"],
+    ["estimators", "viz", "io.output", "peers", "integrations"],
     ["sklearn"],
     ["dashboard"],
     ["cli"],

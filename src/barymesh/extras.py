@@ -22,6 +22,7 @@ EXTRAS = {
     "sklearn": "estimators for scikit-learn",
     "tensorboard": "logs for TensorBoard",
     "mlflow": "logs for MLflow",
+    "flower": "barycenters with Flower",
 }
 
 

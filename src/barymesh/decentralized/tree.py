@@ -37,13 +37,12 @@ from barymesh.decentralized.algorithm import Batch, ElasticAlgorithm, Floats, In
 from barymesh.decentralized.inbox import Inbox
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Method, RoundMethod
+from barymesh.methods.convergence import remaining_distance
 from barymesh.network.topology import require_unweighted
 from barymesh.state import S, State
 
 # a node that joins counts once its error is below this
 ARRIVED = 0.2
-# how fast a slow rate of convergence is forgotten, and the slowest that is assumed
-FORGETTING, SLOWEST, TINY = 0.9, 1.0 - 1e-3, 1e-300
 # activations without a message from the parent until a node looks for another way to the root, and beats of the root
 # that a child may be behind; they double where they prove too few
 PATIENCE = 100
@@ -505,13 +504,10 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         return np.asarray(to_all[owner] | behind | to_parent | to_children)
 
     def _remaining(self, state: TreeState[S], row: int, left: float) -> float:
-        """The remaining distance, one time round the loop ago, has shrunk to ``left``. If it keeps shrinking at this
-        rate, all steps to come add up to ``left / (1 - rate)``. Where the iteration crawls, ``left`` alone is far too
-        little."""
-        ratio = left / max(state.left[row], TINY)
-        state.rate[row] = min(max(ratio, FORGETTING * state.rate[row]), SLOWEST)
+        """The remaining distance; that of one time round the loop ago has shrunk to ``left``."""
+        state.rate[row], remaining = remaining_distance(left, float(state.left[row]), float(state.rate[row]))
         state.left[row] = left
-        return min(left / (1.0 - float(state.rate[row])), UNKNOWN_ERROR)
+        return remaining
 
     def reset(self, state: TreeState[S], row: int) -> None:
         away, arrays = state.away[row], state.saved()

@@ -1,0 +1,1 @@
+"""The barycenter of samples that stay where they are."""

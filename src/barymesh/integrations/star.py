@@ -1,0 +1,234 @@
+"""Rounds on a star: sites that keep their measures, and a coordinator that adds up what they send.
+
+The method is that of the networks without a coordinator (methods/rounds.py), with the same local code at the sites and
+the same code of the root at the coordinator. What carries the messages is up to the framework:
+
+    report = site.report(round, target)            at each site; no target in round 0
+    coordinator.advance([report, ...])             with the reports of all sites: the next round and target, or the end
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh import readers as read
+from barymesh.errors import AccuracyWarning, NetworkError, NumericalError, OptionError, SupportError, WeightError
+from barymesh.gradients.logarithmic import ExactLogGradients
+from barymesh.measures.absent import Absent
+from barymesh.methods.base import UNKNOWN_ERROR
+from barymesh.methods.convergence import remaining_distance
+from barymesh.methods.rounds import Report, Rounds
+from barymesh.problem import Problem
+from barymesh.result import Result
+from barymesh.status import Status
+from barymesh.support.points import Support
+from barymesh.support.text import parse_support
+
+Floats = NDArray[np.float64]
+
+# every site counts the same
+EQUAL = "equal"
+# the certificate takes so many rounds at most, once the last regularisation is reached: a shorter step, a plain one,
+# the one to the barycenter
+LAST_ROUNDS = 3
+# sums may exceed their bounds by this share, for rounding
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class StarOptions:
+    """What coordinator and sites must agree on: the ``support``, a grid as text (``100:-5:5``); ``reg``, absolute; how
+    many ``sites`` take part; ``tol``, the L1 distance from the barycenter at which they stop; ``max_rounds``;
+    ``weights``: "equal", or "size" for the number of records."""
+
+    support: str
+    reg: float
+    sites: int
+    tol: float = 1e-6
+    max_rounds: int = 500
+    weights: str = EQUAL
+
+    def __post_init__(self) -> None:
+        read.regularisation("reg", self.reg)
+        read.count("sites", self.sites)
+        read.positive("tol", self.tol)
+        read.count("max_rounds", self.max_rounds)
+        read.one_of(EQUAL, read.SIZE)("weights", self.weights)
+        # a site opens no file that others name, and nobody knows all data that a support could be chosen from
+        if not isinstance(self.support, str) or ":" not in self.support:
+            raise SupportError(
+                f"The support is {self.support!r}; sites need a grid: count:lower:upper for each axis, joined by "
+                "commas (100:-5:5 or 64:0:1,64:0:1)."
+            )
+        _ = self.points
+
+    @property
+    def points(self) -> Support:
+        """The support."""
+        found = parse_support(self.support, check_only=True)
+        if not isinstance(found, Support):
+            raise SupportError(f"The support {self.support!r} is a file; sites need a grid, such as 100:-5:5.")
+        return found
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> StarOptions:
+        """From the configuration of an application, which may have other keys too; ``max-rounds`` is ``max_rounds``."""
+        given = {key.replace("-", "_"): value for key, value in config.items()}
+        missing = [name for name in ("support", "reg", "sites") if name not in given]
+        if missing:
+            raise OptionError(
+                f"The configuration has no {missing[0]!r}. A barycenter needs support, reg and sites, for example "
+                'support = "100:-5:5", reg = 0.1, sites = 3.'
+            )
+        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
+
+    def rounds(self, measure: Any, seed: int = 0) -> Rounds:
+        """The method, with this measure as the only one."""
+        problem = Problem.create([measure], self.points, reg=self.reg, seed=seed)
+        return Rounds(problem, ExactLogGradients(problem), self.sites, from_start=True)
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """What a site sends: its ``weight``; ``error``, the distance of its estimate from the target, in L1; ``sums
+    (up,)``, its contribution times its weight."""
+
+    weight: float
+    error: float
+    sums: Floats
+
+
+class Site:
+    """A site with its own measure. ``seed``: of samples, where the measure can only be drawn from."""
+
+    def __init__(self, options: StarOptions, measure: Any, *, seed: int = 0) -> None:
+        self.method = options.rounds(measure, seed)
+        own = self.method.problem.measures[0]
+        if options.weights == read.SIZE and not own.records:
+            raise WeightError(
+                f"weights={read.SIZE!r} counts records, and the measure has none to count: it is a "
+                f"{type(own).__name__}, not samples. Use weights={EQUAL!r}, at all sites."
+            )
+        self.weight = float(own.records or 1) if options.weights == read.SIZE else 1.0
+        self.state = self.method.start(1)
+        self.round = -1
+
+    def report(self, number: int, target: Floats | None = None) -> SiteReport:
+        """Act on the ``target (down,)`` of the round of this number. A round that is asked for twice is answered twice,
+        and acted on once."""
+        if number not in (self.round, self.round + 1) or (target is None) != (number == 0):
+            raise NetworkError(
+                f"The coordinator is in round {number}, and this site was last in round {self.round}: it has lost its "
+                "memory of the run, or has missed a round. Start the run again."
+            )
+        if target is None:
+            contribution = self.method.first(self.state)
+        else:
+            lower, upper = self.method.target_bounds()
+            if target.shape != lower.shape or not ((target >= lower) & (target <= upper)).all():
+                raise NetworkError(
+                    f"The target of round {number} is not one of this run: it needs {lower.size} numbers within "
+                    "bounds. Coordinator and sites must have the same support, reg and sites."
+                )
+            row, yes = np.array([0]), np.array([True])
+            fresh = np.array([number > self.round])
+            contribution = self.method.respond(self.state, row, target[None].astype(float), yes, fresh)
+        self.round = number
+        sums = self.weight * np.concatenate([part[0] for part in contribution.parts])
+        return SiteReport(self.weight, float(contribution.errors[0]), sums)
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """Its memory, as arrays: frameworks may run each round in a process of its own."""
+        return {**self.state.saved(), "round": np.array(self.round)}
+
+    def restore(self, stored: dict[str, NDArray[Any]]) -> None:
+        """Take over what ``saved`` gave."""
+        self.state.restore(stored)
+        self.round = int(stored["round"])
+
+
+class Coordinator:
+    """Makes targets of the sums over the sites, of which it knows no measure. ``round`` and ``target`` are what the
+    sites must be sent next; ``result``, at the end, the barycenter with its certificate."""
+
+    def __init__(self, options: StarOptions) -> None:
+        self.options = options
+        with warnings.catch_warnings():
+            # the sites warn of supports that do not fit their data
+            warnings.simplefilter("ignore", AccuracyWarning)
+            self.method = options.rounds(Absent())
+        self.state = self.method.start(1)
+        self.round = 0
+        self.target: Floats | None = None
+        self.error = UNKNOWN_ERROR
+        self.result: Result | None = None
+        self._left, self._rate, self._converged = UNKNOWN_ERROR, 1.0, False
+        self._began = time.perf_counter()
+
+    def advance(self, reports: Sequence[SiteReport]) -> None:
+        """Take the reports of all sites on the present round, always in the same order."""
+        self._check(reports)
+        weight, error = sum(one.weight for one in reports), max(one.error for one in reports)
+        sums = np.sum([one.sums for one in reports], axis=0)
+        average = np.clip(sums / weight, *self.method.contribution_bounds())
+        answer = self.method.order(self.state, 0, average, self.target, weight, error, self._enough)
+        if not np.isfinite(answer.target).all():
+            raise NumericalError(
+                "The barycenter came out with numbers that are not finite. Check the measures for extreme coordinates "
+                "or masses, or use a larger reg."
+            )
+        self.round += 1
+        self.target = np.clip(answer.target, *self.method.target_bounds())
+        if answer.finished or self.round >= self.options.max_rounds:
+            consensus = sum(one.weight * one.error for one in reports) / weight
+            self.result = self._result(self.method.report(average), consensus, answer.finished)
+
+    def _enough(self, left: float) -> bool:
+        """Whether to certify: the sites are close enough, or there is time for nothing else."""
+        self._rate, self.error = remaining_distance(left, self._left, self._rate)
+        self._left = left
+        self._converged = self.error <= self.options.tol
+        return self._converged or self.round + 1 >= self.options.max_rounds - LAST_ROUNDS
+
+    def _check(self, reports: Sequence[SiteReport]) -> None:
+        if len(reports) != self.options.sites:
+            raise NetworkError(
+                f"Round {self.round} has the reports of {len(reports)} sites; all {self.options.sites} are needed."
+            )
+        lower, upper = self.method.contribution_bounds()
+        for k, one in enumerate(reports):
+            if not (np.isfinite(one.weight) and one.weight > 0 and 0 <= one.error <= UNKNOWN_ERROR + ROUNDING):
+                raise NetworkError(
+                    f"Report {k} of round {self.round} has weight {one.weight} and error {one.error}; weights are "
+                    f"positive, and errors between 0 and {UNKNOWN_ERROR:g}. The site is not to be trusted."
+                )
+            scale = one.weight * (1.0 + ROUNDING)
+            if one.sums.shape != lower.shape or not ((one.sums >= scale * lower) & (one.sums <= scale * upper)).all():
+                raise NetworkError(
+                    f"Report {k} of round {self.round} is not one of this run: it needs {lower.size} numbers within "
+                    "bounds. Coordinator and sites must have the same support, reg and sites."
+                )
+
+    def _result(self, report: Report, consensus: float, certified: bool) -> Result:
+        """The barycenter as the coordinator knows it: without estimates or potentials of single sites."""
+        assert self.target is not None
+        n, reg = self.method.points, self.options.reg
+        log_q = self.target[:n] if certified else report.log_q
+        weights = np.exp(log_q - log_q.max())
+        none = np.empty((0, n))
+        return Result(
+            weights=weights / weights.sum(), support=self.method.problem.support, node_weights=none, duals=none,
+            value=reg * report.upper if certified else np.nan,
+            gap=float(self.method.gaps(self.target[None])[0]) if certified else np.nan,
+            consensus=consensus if certified else np.nan, feasibility=np.nan, reg=reg, method="rounds",
+            status=Status.CONVERGED if certified and self._converged else Status.MAX_ITERATIONS,
+            seconds=time.perf_counter() - self._began, activations=self.round * self.options.sites,
+            measures=self.options.sites,
+        )  # fmt: skip

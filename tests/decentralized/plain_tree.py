@@ -52,6 +52,7 @@ class Node:
     waited: int
     allowance: float
     nodes: float
+    trusting: float
     target: list[float]
 
     @property
@@ -192,7 +193,8 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
     ``waited`` counts the activations in which no late child has shown that it is alive. The news that the network works
     in rounds goes up the tree too.
 
-    A target is taken from the parent only: whoever else sends a false one is not believed.
+    A target is taken from the parent only, whoever else sends a false one is not believed; nodes that trust one another
+    take it from any neighbour in the tree, which may have it sooner.
     """
     in_rounds = node.rounds > 0.0
     report = Report(weight=0.0, error=0.0, oldest=FAR, covered=1.0, check=0.0, children=0.0, sums=[0.0] * size)
@@ -205,7 +207,8 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
         known = m is not None and m.epoch > 0.0
         report.check += node_hash(node.id) - node_hash(m.sender) if known else MISSING_CHECK
         in_tree = known and m.epoch == node.epoch and m.root == node.root
-        if in_tree and m.stamp > newest_stamp and m.sender == node.parent:
+        from_all = node.trusting > 0.0 and not in_rounds
+        if in_tree and m.stamp > newest_stamp and (from_all or m.sender == node.parent):
             newest, newest_stamp = m, m.stamp
         if in_rounds:
             if in_tree and m.parent == node.id and m.report.oldest < node.stamp:

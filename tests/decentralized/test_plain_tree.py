@@ -110,6 +110,7 @@ FIELDS = {
     "patience": range(1, 5), "lag": [1.0, 2.0, 4.0], "late": range(3), "late_stamps": [0.0, 3.0, 4.0, 9.0],
     "changed": [-2.0, -1.0, 0.0, 3.0], "whole": [0.0, 1.0], "residual": [0.0, 0.5, 2.0], "done": [0.0, 0.0, 1.0, 4.0],
     "rounds": [0.0, 1.0], "waited": range(5), "allowance": [0.0, 0.999, 1.0, 64.0], "nodes": [3.0, 30.0],
+    "trusting": [0.0, 1.0],
     "sender": range(5), "beat": [-1.0, 0.0, 1.0], "weight": [0.1, 0.7, 3.0], "error": [0.0, 0.3, 2.0],
     "oldest": [-1.0, 3.0, plain_tree.FAR], "covered": [0.0, 1.0], "check": [0.0, -5.0, 2.0**52], "children": [0.0, 2.0],
 }  # fmt: skip

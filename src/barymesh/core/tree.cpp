@@ -147,11 +147,12 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
 // `waited` counts the activations in which no late child has shown that it is alive. The news that the network works in
 // rounds goes up the tree too.
 //
-// A target is taken from the parent only: whoever else sends a false one is not believed.
+// A target is taken from the parent only, whoever else sends a false one is not believed; nodes that trust one another
+// take it from any neighbour in the tree, which may have it sooner.
 const double* gather(const Tree& t, Index i, const Received& received, double* header, Vector<double> sums) {
     const Index me = t.id[i];
     const double hash = node_hash(me), parent = static_cast<double>(t.parent[i]);
-    const bool in_rounds = t.rounds[i] > 0.0;
+    const bool in_rounds = t.rounds[i] > 0.0, from_all = t.trusting[i] > 0.0 && !in_rounds;
     header[WEIGHT] = 0.0, header[ERROR] = 0.0, header[OLDEST] = FAR, header[COVERED] = 1.0;
     header[CHECK] = 0.0, header[CHILDREN] = 0.0;
     for (Index k = 0; k < sums.size; ++k) sums[k] = 0.0;
@@ -164,7 +165,7 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
         const bool present = message[EPOCH] > 0.0, child = message[PARENT] == static_cast<double>(me);
         header[CHECK] += present ? hash - node_hash(static_cast<Index>(message[SENDER])) : MISSING_CHECK;
         bool here = present && message[EPOCH] == t.epoch[i] && message[ROOT] == t.root[i];
-        if (here && message[STAMP] > freshest && message[SENDER] == parent)
+        if (here && message[STAMP] > freshest && (from_all || message[SENDER] == parent))
             freshest = message[STAMP], source = message;
         if (here && child && in_rounds && message[OLDEST] < t.stamp[i]) {
             late += 1;

@@ -16,7 +16,7 @@
     FIELD(double, stamp) FIELD(Index, age) FIELD(Index, quiet) FIELD(Index, patience) FIELD(double, lag)           \
     FIELD(Index, late) FIELD(double, late_stamps) FIELD(double, changed) FIELD(double, whole)                      \
     FIELD(double, residual) FIELD(double, done) FIELD(double, rounds) FIELD(Index, waited)                         \
-    FIELD(double, allowance) FIELD(const double, nodes)
+    FIELD(double, allowance) FIELD(const double, nodes) FIELD(const double, trusting)
 
 namespace barymesh {
 

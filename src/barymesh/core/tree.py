@@ -36,7 +36,8 @@ HEADER = len(kernels.HEADER_FIELDS)
 
 class Tree(NamedTuple):
     """The tree state of the hosted nodes, each field ``(k,)``: their ``id`` in the network, their ``key``, fields of
-    TreeState, and how many ``nodes`` the network has."""
+    TreeState, how many ``nodes`` the network has, and whether they are ``trusting``: they take targets from all
+    neighbours."""
 
     id: Integers
     key: Floats
@@ -61,3 +62,4 @@ class Tree(NamedTuple):
     waited: Integers
     allowance: Floats
     nodes: Floats
+    trusting: Floats

@@ -183,8 +183,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         )  # fmt: skip
 
     def _tree(self, state: TreeState[S]) -> tree.Tree:
-        fields: Any = [getattr(state, name) for name in tree.Tree._fields[2:-1]]
-        fields.append(np.full(self.nodes.count, float(self.nodes.size)))
+        fields: Any = [getattr(state, name) for name in tree.Tree._fields[2:-2]]
+        trusting = self.nodes.declared is None
+        fields += [np.full(self.nodes.count, float(value)) for value in (self.nodes.size, trusting)]
         return tree.Tree(self.nodes.ids, self.keys, *fields)
 
     def first_messages(self, state: TreeState[S]) -> Floats:

@@ -70,7 +70,7 @@ class Report:
     covered: float
     check: float
     children: float
-    sums: list[float]
+    sums: list[float] | list[int]
 
 
 @dataclass
@@ -101,7 +101,7 @@ def update(node: Node, beat: int, received: Received, size: int) -> Report:
     """The node acts, after ``beat`` activations before. Returns its children's reports, sums of ``size`` numbers."""
     if node.away:
         # its messages keep announcing that it has left, in its last epoch
-        return Report(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, [0.0] * size)
+        return Report(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, [0] * size)
     attach(node, beat, received)
     report, newest = gather(node, received, size)
     if node.waited > node.patience and not node.done and may_begin(node):
@@ -197,7 +197,7 @@ def gather(node: Node, received: Received, size: int) -> tuple[Report, Message |
     take it from any neighbour in the tree, which may have it sooner.
     """
     in_rounds = node.rounds > 0.0
-    report = Report(weight=0.0, error=0.0, oldest=FAR, covered=1.0, check=0.0, children=0.0, sums=[0.0] * size)
+    report = Report(weight=0.0, error=0.0, oldest=FAR, covered=1.0, check=0.0, children=0.0, sums=[0] * size)
     newest, newest_stamp = None, node.stamp
     late, late_stamps = 0, 0.0
     for m in received:
@@ -307,17 +307,17 @@ def column(name: str) -> int:
     return int(getattr(tree, name.upper()))
 
 
-def update_tree(t, nodes, beats, first, last, slots, rows, targets, headers, sums) -> None:
+def update_tree(t, nodes, beats, first, last, slots, rows, targets, headers, sums, words) -> None:
     size = sums.shape[1]
     for k, i in enumerate(nodes):
         node = node_from(t, i, targets[i])
-        received = [message_from(rows[slot], size, targets.shape[1]) for slot in slots[first[k] : last[k]]]
+        received = [message_from(rows[slot], size, targets.shape[1], words) for slot in slots[first[k] : last[k]]]
         report = update(node, int(beats[k]), received, size)
         store(node, t, i)
         targets[i] = node.target
         for name in REPORTED:
             headers[k, column(name)] = getattr(report, name)
-        sums[k] = report.sums
+        sums[k] = words_to_floats(report.sums) if words else report.sums
 
 
 def become_root(t, row, epoch) -> None:
@@ -335,7 +335,11 @@ def store(node: Node, t, row) -> None:
         getattr(t, name)[row] = getattr(node, name)
 
 
-def message_from(row, up, down) -> Message | None:
+def words_to_floats(words):
+    return np.array([word % 2**64 for word in words], dtype=np.uint64).view(np.float64)
+
+
+def message_from(row, up, down, words) -> Message | None:
     """The message in a row of the table of messages; the row of a missing one is zero."""
     if not row.any():
         return None
@@ -343,4 +347,5 @@ def message_from(row, up, down) -> Message | None:
     header |= {name: int(header[name]) for name in ("sender", "parent")}
     report = {name: row[column(name)].item() for name in REPORTED}
     body = row[tree.HEADER : tree.HEADER + up + down].tolist()
-    return Message(**header, report=Report(**report, sums=body[:up]), target=body[up:])
+    sums = row[tree.HEADER : tree.HEADER + up].view(np.uint64).tolist() if words else body[:up]
+    return Message(**header, report=Report(**report, sums=sums), target=body[up:])

@@ -144,10 +144,10 @@ def scatter(rng, epochs, latest):
 
 @given(
     seed=st.integers(0, 10**6), degree=st.integers(1, 8), up=st.integers(0, 70), down=st.integers(0, 70),
-    padding=st.integers(0, 9), latest=st.sampled_from([1.0, 3.0, 1e4, 1e14]),
+    padding=st.integers(0, 9), latest=st.sampled_from([1.0, 3.0, 1e4, 1e14]), words=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=400)
-def test_any_state(seed, degree, up, down, padding, latest):
+def test_any_state(seed, degree, up, down, padding, latest, words):
     """``latest``: all epochs are before this; before 1 are those of nodes without memory."""
     size, rng = 30, np.random.default_rng(seed)
     nodes, acting = random_tree(rng, size), rng.permutation(size)[:25]
@@ -161,7 +161,7 @@ def test_any_state(seed, degree, up, down, padding, latest):
     # the columns of the header that are not about the subtree are not written
     written = [rng.normal(size=(size, down)), np.zeros((acting.size, tree.HEADER)), np.ones((acting.size, up))]
     expected = [array.copy() for array in (*nodes, *written)]
-    kernels.update_tree(nodes, *inbox, *written)
-    plain_tree.update_tree(tree.Tree(*expected[:-3]), *inbox, *expected[-3:])
+    kernels.update_tree(nodes, *inbox, *written, words)
+    plain_tree.update_tree(tree.Tree(*expected[:-3]), *inbox, *expected[-3:], words)
     for one, other in zip((*nodes, *written), expected, strict=True):
         assert_same(one, other)

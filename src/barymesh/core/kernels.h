@@ -122,7 +122,7 @@ void permutation(std::uint64_t seed, Index window, Vector<Index> out);
 void become_root(const Tree& tree, Index row, double epoch);
 void update_tree(const Tree& tree, Vector<const Index> nodes, Vector<const Index> beats, Vector<const Index> first,
                  Vector<const Index> last, Vector<const std::int32_t> slots, Matrix<const double> rows,
-                 Matrix<double> targets, Matrix<double> headers, Matrix<double> sums);
+                 Matrix<double> targets, Matrix<double> headers, Matrix<double> sums, bool words);
 void write_sums_and_targets(Vector<const Index> nodes, Vector<const double> counted, Matrix<const double> sums,
                             List<Matrix<const double>> parts, Matrix<const double> targets, Matrix<double> messages);
 

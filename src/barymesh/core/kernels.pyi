@@ -222,6 +222,7 @@ def update_tree(
     targets: Floats,
     headers: Floats,
     sums: Floats,
+    words: bool,
 ) -> None: ...
 def write_sums_and_targets(
     nodes: Indices,

@@ -137,6 +137,17 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
     }
 }
 
+// Adds the integers in the bits of `added` to those of `sums`, modulo 2^64.
+void add_words(Vector<double> sums, const double* added) {
+    for (Index k = 0; k < sums.size; ++k) {
+        std::uint64_t sum, term;
+        std::memcpy(&sum, sums.data + k, sizeof sum);
+        std::memcpy(&term, added + k, sizeof term);
+        sum += term;
+        std::memcpy(sums.data + k, &sum, sizeof sum);
+    }
+}
+
 // Adds up what the children of the node in row i report: `sums` (up,) and the fields of `header` over the subtree.
 // Returns the message with the newest target, or nullptr if none is newer than the node's own.
 //
@@ -149,7 +160,10 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
 //
 // A target is taken from the parent only, whoever else sends a false one is not believed; nodes that trust one another
 // take it from any neighbour in the tree, which may have it sooner.
-const double* gather(const Tree& t, Index i, const Received& received, double* header, Vector<double> sums) {
+//
+// Sums of `words` are integers modulo 2^64, in the bits of doubles.
+const double* gather(const Tree& t, Index i, const Received& received, double* header, Vector<double> sums,
+                     bool words) {
     const Index me = t.id[i];
     const double hash = node_hash(me), parent = static_cast<double>(t.parent[i]);
     const bool in_rounds = t.rounds[i] > 0.0, from_all = t.trusting[i] > 0.0 && !in_rounds;
@@ -191,9 +205,12 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
         header[OLDEST] = smaller(header[OLDEST], message[OLDEST]);
         header[COVERED] = smaller(header[COVERED], message[COVERED]);
         header[CHECK] += message[CHECK];
-        for_lanes<double>(sums.size, [&](auto l) {
-            store(sums.data, l, load<double>(sums.data, l) + load<double>(message + HEADER, l));
-        });
+        if (words)
+            add_words(sums, message + HEADER);
+        else
+            for_lanes<double>(sums.size, [&](auto l) {
+                store(sums.data, l, load<double>(sums.data, l) + load<double>(message + HEADER, l));
+            });
     }
     if (in_rounds)
         t.waited[i] = late > 0 && late == t.late[i] && late_stamps == t.late_stamps[i] ? t.waited[i] + 1 : 0;
@@ -205,14 +222,14 @@ const double* gather(const Tree& t, Index i, const Received& received, double* h
 
 // `attach` and `gather` for the node in row i; the newest target goes into `target` (down,).
 void update_node(const Tree& t, Index i, Index beat, const Received& received, Vector<double> target, double* header,
-                 Vector<double> sums) {
+                 Vector<double> sums, bool words) {
     attach(t, i, beat, received);
-    const double* source = gather(t, i, received, header, sums);
+    const double* source = gather(t, i, received, header, sums, words);
     if (t.waited[i] > t.patience[i] && t.done[i] == 0.0 && may_begin(t, i)) {
         // the round cannot be completed: give it up, and wait longer from now on
         t.patience[i] *= 2;
         become_root(t, i, epoch_after(t.epoch[i], t.id[i], beat));
-        gather(t, i, received, header, sums);
+        gather(t, i, received, header, sums, words);
         return;
     }
     if (!source || t.parent[i] == t.id[i]) return;
@@ -220,7 +237,7 @@ void update_node(const Tree& t, Index i, Index beat, const Received& received, V
         // the decision to stop was made before this node's measure changed
         if (!may_begin(t, i)) return;
         become_root(t, i, epoch_after(t.epoch[i], t.id[i], beat));
-        gather(t, i, received, header, sums);
+        gather(t, i, received, header, sums, words);
         return;
     }
     t.stamp[i] = source[STAMP], t.whole[i] = source[WHOLE], t.done[i] = source[DONE];
@@ -239,10 +256,11 @@ void become_root(const Tree& t, Index i, double epoch) {
 
 // A batch of nodes, in the rows `nodes` (b,) of the tree, acts after `beats` (b,) activations each: every node chooses
 // its parent and adds up what its children report, into `headers` (b, HEADER) and `sums` (b, up). The newest target
-// goes into `targets` (k, down). Node k of the batch has received the rows slots[first[k]:last[k]] of `rows`.
+// goes into `targets` (k, down). Node k of the batch has received the rows slots[first[k]:last[k]] of `rows`. `words`:
+// see `gather`.
 void update_tree(const Tree& tree, Vector<const Index> nodes, Vector<const Index> beats, Vector<const Index> first,
                  Vector<const Index> last, Vector<const std::int32_t> slots, Matrix<const double> rows,
-                 Matrix<double> targets, Matrix<double> headers, Matrix<double> sums) {
+                 Matrix<double> targets, Matrix<double> headers, Matrix<double> sums, bool words) {
     const auto work = [&](Index begin, Index end) {
         for (Index k = begin; k < end; ++k) {
             const Index i = nodes[k];
@@ -252,7 +270,7 @@ void update_tree(const Tree& tree, Vector<const Index> nodes, Vector<const Index
                 std::memset(sums.row(k), 0, sums.columns * sizeof(double));
             } else {
                 update_node(tree, i, beats[k], {rows, slots.slice(first[k], last[k])}, targets[i], headers.row(k),
-                            sums[k]);
+                            sums[k], words);
             }
         }
     };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from barymesh.methods.rounds import Rounds, needs_rounds
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
 
+if TYPE_CHECKING:
+    from barymesh.decentralized.masks.streams import Masks
+
 # samples for a gradient by default
 FRESH_SAMPLES = 10
 # samples that a node adds to those it has
@@ -44,15 +47,21 @@ def build_algorithm(
     batch: BatchSize | None = None,
     staleness: int = 0,
     tol: float = 0.0,
+    masks: Masks | None = None,
 ) -> AsynchronousAlgorithm[Any] | SynchronousAlgorithm[Any]:
     """The method ready to run on the ``nodes``, whose measures the problem has, in the order of their rows, and perhaps
     others that nodes change to. ``step``: a number, "theory", or None for the practical default; ``staleness``: the
     most activations of the network that a message may be late, for the theory; ``tol``: when nodes may stop by
-    themselves."""
+    themselves; ``masks``: for rounds, see decentralized/masks."""
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
+    if masks is not None and (method != "rounds" or problem.free is not None):
+        raise OptionError(
+            "Sums are masked in rounds and on a support that is given: give method='rounds' and points, or leave masks "
+            "out."
+        )
     if problem.free is not None:
         if method not in ("sinkhorn", "rounds") or batch not in (None, "exact"):
             raise OptionError(
@@ -72,7 +81,7 @@ def build_algorithm(
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
         rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True)
         rounds.name = method
-        return SpanningTree(rounds, nodes, tol)
+        return SpanningTree(rounds, nodes, tol, masks)
     if method == "gossip_sinkhorn":
         return GossipSinkhorn(nodes, _log_gradients(batch, problem))
     points, network = problem.support.size, nodes.network

@@ -20,14 +20,19 @@ shows from time to time that it is alive. A round that cannot be completed ends 
 
 **What is sent.** The sums are private: they go to the parent only. The header and the target go to all neighbours.
 
+**Masks.** With masks (decentralized/masks) nobody can read what a node reports. An epoch begins with a *roll call*:
+nodes report that they are there, each with a fresh number, and nothing else. The first target has the roll of the
+members, and no step. From then on a report is a sum of masked contributions, which can be read only if each member is
+in it. A node contributes once for each target, whatever happens to its measure, and sends that again until the next.
+
 **Neighbours that lie.** Whatever passes the checks on arrival (``bounds``, ``contradiction``) leads to messages that
 pass them too: docs/explanation/security.md has the proof, and says what a liar can still do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +40,17 @@ from numpy.typing import NDArray
 from barymesh.core import kernels, tree
 from barymesh.decentralized.algorithm import Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
+from barymesh.decentralized.masks.fixed_point import Words
+from barymesh.decentralized.masks.round import Round
+from barymesh.decentralized.masks.sums import MaskedSums, Total
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Method, RoundMethod
 from barymesh.methods.convergence import remaining_distance
 from barymesh.network.topology import require_unweighted
 from barymesh.state import S, State
+
+if TYPE_CHECKING:
+    from barymesh.decentralized.masks.streams import Masks
 
 # a node that joins counts once its error is below this
 ARRIVED = 0.2
@@ -78,6 +89,9 @@ class TreeState(State, Generic[S]):
     In ``rounds``: ``waited``, activations without a sign of life from children that are awaited; ``solved``, the stamp
     that the contribution refers to, in which ``solved_epoch``; ``begun``, the beat when that target came, and ``pace``,
     the fewest beats that a round has taken in this epoch; ``sent (k, Sent)``, what was last sent.
+
+    With masks the target ends with the roll. ``number`` of the node in the roll of ``number_epoch``; ``reported (k,
+    3)``, the epoch, root and stamp of its last masked contribution, ``report (k, up)``.
     """
 
     own: S
@@ -117,6 +131,10 @@ class TreeState(State, Generic[S]):
     begun: Floats
     pace: Floats
     sent: Floats
+    number: Floats
+    number_epoch: Floats
+    reported: Floats
+    report: Words
 
 
 # the columns of ``sent``: fields of the last message that all neighbours got, and of the last report; the stamp of the
@@ -135,17 +153,16 @@ SENT_STAMP, ALL_BEAT, REPORT_BEAT, STAMP_BEAT, TREE_BEAT = range(SENT_REPORT.sto
 
 class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     """A method run over a spanning tree. ``tol``: nodes stop once all agree with the barycenter to this L1 distance; 0
-    for never."""
+    for never. ``masks``: those of the reports, for methods that work in rounds from the start; the nodes' weights and
+    errors are then masked as well, and the header's WEIGHT counts nodes."""
 
     conserves = True
 
-    def __init__(self, method: Method[S], nodes: Nodes, tol: float = 0.0) -> None:
+    def __init__(self, method: Method[S], nodes: Nodes, tol: float = 0.0, masks: Masks | None = None) -> None:
         require_unweighted(nodes.network, method.name)
         self.name, self.method, self.nodes = method.name, method, nodes
         self.rounds = method if isinstance(method, RoundMethod) else None
         self.selective = self.rounds is not None
-        self.width = tree.HEADER + method.up + method.down
-        self.private = slice(tree.HEADER, tree.HEADER + method.up)
         # with samples that grow there is always more to learn
         self.tol = tol if method.final else 0.0
         # the node with the smallest key is the root: that in the centre of the network, so that no way is longer than
@@ -156,6 +173,22 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         # what all nodes together weigh; the weights are relative to their average
         self.total = max(float(nodes.size), float(nodes.weights.sum())) * (1.0 + ROUNDING)
         self._contribution_bounds, self._target_bounds = method.contribution_bounds(), method.target_bounds()
+        self.up, self.down = method.up, method.down
+        self.masked: MaskedSums | None = None
+        if masks is not None:
+            limits = self.rounds.limits() if self.rounds is not None and self.rounds.in_rounds else None
+            if self.rounds is None or limits is None:
+                raise ValueError(
+                    f"{method.name} has no contributions in rounds from the start, with limits, to be masked"
+                )
+            self.masked = MaskedSums(masks, limits, self.rounds.precise, self.total)
+            self.rounds.rounding = self.masked.rounding
+            # a target ends with the roll
+            self.up, self.down = self.masked.up, method.down + nodes.size
+            (lower, upper), none = self._target_bounds, np.zeros(nodes.size)
+            self._target_bounds = np.concatenate([lower, none]), np.concatenate([upper, none + kernels.FAR])
+        self.width = tree.HEADER + self.up + self.down
+        self.private = slice(tree.HEADER, tree.HEADER + self.up)
         self._hops: dict[int, list[float]] = {}
         self._around: dict[int, frozenset[int]] = {}
 
@@ -169,7 +202,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             return np.full(k, value, dtype=np.int64)
 
         return TreeState(
-            own=self.method.start(k), target=np.zeros((k, self.method.down)), epoch=filled(1), root=self.keys.copy(),
+            own=self.method.start(k), target=np.zeros((k, self.down)), epoch=filled(1), root=self.keys.copy(),
             distance=filled(0), parent=self.nodes.ids.astype(np.int64), parent_beat=filled(-1), quiet=counts(),
             age=counts(), patience=counts(PATIENCE), lag=filled(PATIENCE), late=counts(), late_stamps=filled(0),
             changed=filled(kernels.NEVER_CHANGED), away=filled(0), newcomer=filled(0), stamp=filled(-1),
@@ -180,6 +213,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             rounds=filled(self.rounds is not None and self.rounds.in_rounds), waited=counts(),
             allowance=filled(np.inf), solved=filled(-1),
             solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, TREE_BEAT + 1), -np.inf),
+            number=filled(0), number_epoch=filled(-1), reported=np.full((k, 3), -np.inf),
+            report=np.zeros((k, self.up if self.masked else 0), dtype=np.uint64),
         )  # fmt: skip
 
     def _tree(self, state: TreeState[S]) -> tree.Tree:
@@ -190,19 +225,19 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def first_messages(self, state: TreeState[S]) -> Floats:
         count = self.nodes.count
-        headers, sums = np.zeros((count, tree.HEADER)), np.zeros((count, self.method.up))
+        headers, sums = np.zeros((count, tree.HEADER)), np.zeros((count, self.up))
         headers[:, tree.OLDEST] = kernels.FAR
         beats = np.full(count, -1, dtype=np.int64)
         return self._messages(state, np.arange(count), beats, headers, sums, self.method.first(state.own))
 
     def activate(self, state: TreeState[S], batch: Batch, inbox: Inbox) -> Floats:
         rows = batch.rows
-        headers, sums = np.empty((rows.size, tree.HEADER)), np.empty((rows.size, self.method.up))
+        headers, sums = np.empty((rows.size, tree.HEADER)), np.empty((rows.size, self.up))
         kernels.update_tree(
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
-            headers, sums,
+            headers, sums, self.masked is not None,
         )  # fmt: skip
-        excessive = headers[:, tree.WEIGHT] + self.nodes.weights[rows] > self.total
+        excessive = headers[:, tree.WEIGHT] + self._public_weights(rows) > self.total
         if excessive.any():
             self._leave_out_children(headers, sums, excessive)
         in_rounds = state.rounds[rows] > 0
@@ -230,6 +265,10 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         if moving.any():
             self.method.advance(state.own, others, local, state.target, np.flatnonzero(moving))
         return messages
+
+    def _public_weights(self, rows: Indices) -> Floats:
+        """``(b,)``: what nodes count in the header."""
+        return np.ones(rows.size) if self.masked else self.nodes.weights[rows]
 
     def _moves(self, state: TreeState[S], rows: Indices) -> NDArray[np.bool_]:
         """``(b,)``: the nodes that move towards their targets: also those that are told to stop too early."""
@@ -286,16 +325,53 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             (tree.DONE, state.done[rows]), (tree.ROUNDS, state.rounds[rows]),
         ):  # fmt: skip
             header[:, field] = values
-        header[:, tree.WEIGHT] += counted
-        header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], contribution.errors)
+        header[:, tree.WEIGHT] += 1.0 if self.masked else counted
+        if self.masked is None:
+            header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], contribution.errors)
         header[:, tree.OLDEST] = np.minimum(header[:, tree.OLDEST], state.stamp[rows])
         most = self._check_bound
         np.clip(header[:, tree.CHECK], -most, most, out=header[:, tree.CHECK])
+        if self.masked:
+            own = self._reports(self.masked, state, rows, beats, counted, contribution)
+            messages[:, self.private] = (sums.view(np.uint64) + own).view(np.float64)
+            messages[:, self.private.stop :] = state.target[rows]
+            return messages
         kernels.write_sums_and_targets(rows, counted, sums, contribution.parts, state.target, messages)
         weight = header[:, tree.WEIGHT, None]
         lower, upper = self._contribution_bounds
         np.clip(messages[:, self.private], weight * lower, weight * upper, out=messages[:, self.private])
         return messages
+
+    def _reports(
+        self, masked: MaskedSums, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], counted: Floats,
+        contribution: Contribution,
+    ) -> Words:  # fmt: skip
+        """``(b, up)``: the nodes' own parts of their reports, with masks."""
+        words = np.zeros((rows.size, self.up), dtype=np.uint64)
+        for place, row in enumerate(rows.tolist()):
+            if state.away[row]:
+                continue
+            node, epoch = int(self.nodes.ids[row]), float(state.epoch[row])
+            if state.number_epoch[row] != epoch:
+                state.number[row] = masked.masks.number(node, epoch, int(beats[place]))
+                state.number_epoch[row] = epoch
+            if state.stamp[row] < 0:
+                words[place] = masked.presence(node, float(state.number[row]))
+                continue
+            target, roll = np.split(state.target[row], [self.method.down])
+            enough = np.count_nonzero(roll) >= masked.masks.min_members
+            if not enough or roll[node] != state.number[row]:
+                # too few to hide among, or it is no member: its number is another one
+                continue
+            now = (epoch, float(state.root[row]), float(state.stamp[row]))
+            if not np.array_equal(state.reported[row], now):
+                # once and for all: two contributions with the same masks would show their difference
+                parts = [part[place] for part in contribution.parts]
+                error, weight = float(contribution.errors[place]), float(counted[place])
+                state.report[row] = masked.report(node, Round(*now, target, roll), weight, error, parts)
+                state.reported[row] = now
+            words[place] = state.report[row]
+        return words
 
     def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
         parent, sender = messages[:, tree.PARENT], messages[:, tree.SENDER]
@@ -322,8 +398,12 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             lower[field], upper[field] = least, largest
         down = slice(self.private.stop, self.width)
         lower[down], upper[down] = self._target_bounds
-        least_sum, most_sum = self._contribution_bounds
-        lower[self.private], upper[self.private] = self.total * least_sum, self.total * most_sum
+        if self.masked:
+            # masked sums may be any words
+            lower[self.private], upper[self.private] = -np.inf, np.inf
+        else:
+            least_sum, most_sum = self._contribution_bounds
+            lower[self.private], upper[self.private] = self.total * least_sum, self.total * most_sum
         return lower, upper
 
     def contradiction(self, sender: int, values: Floats) -> str:
@@ -351,7 +431,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             return f"WEIGHT is {header[tree.WEIGHT]:g} without children, and the network file has {declared:g}"
         if header[tree.OLDEST] > header[tree.STAMP] or header[tree.DONE] > header[tree.STAMP] + 1:
             return "OLDEST or DONE refers to a later target than STAMP"
-        if values.size == self.width:
+        if values.size == self.width and not self.masked:
             sums, weight = values[self.private], header[tree.WEIGHT]
             lower, upper = self._contribution_bounds
             if not ((sums >= weight * lower) & (sums <= weight * upper)).all():
@@ -421,6 +501,12 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         if state.away[row] or state.done[row] or late or not header[tree.COVERED] > 0:
             return
         whole = bool(header[tree.CHECK] == 0)
+        if self.masked and state.stamp[row] < 0:
+            self._call_roll(self.masked, state, row, beat, message, whole)
+            return
+        total = self._total(state, row, message)
+        if total is None:
+            return
 
         def enough(left: float) -> bool:
             known = whole and np.isfinite(left)
@@ -428,9 +514,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             return bool(self.tol > 0 and state.residual[row] <= self.tol)
 
         answer = self.rounds.order(
-            state.own, row, self._average(message),
-            state.target[row] if state.stamp[row] >= 0 else None,
-            float(header[tree.WEIGHT]), float(header[tree.ERROR]), enough,
+            state.own, row, total.average, state.target[row] if state.stamp[row] >= 0 else None, total.weight,
+            total.error, enough,
         )  # fmt: skip
         if not _is_finite(answer):
             return
@@ -444,9 +529,31 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             state.done[row] = state.checkpoint[row] + 1.0
         self._publish(state, row, beat, message, answer.target, whole)
 
+    def _call_roll(
+        self, masked: MaskedSums, state: TreeState[S], row: int, beat: int, message: Floats, whole: bool
+    ) -> None:
+        """The first target of an epoch, with the roll of those who have reported that they are there."""
+        assert self.rounds is not None
+        roll = message[self.private].view(np.uint64)[masked.roll].astype(np.float64)
+        if np.count_nonzero(roll) < masked.masks.min_members:
+            return
+        answer = self.rounds.begin(state.own, row, state.target[row], 0.0, close=False)
+        state.target[row, self.method.down :] = roll
+        self._publish(state, row, beat, message, answer.target, whole)
+
+    def _total(self, state: TreeState[S], row: int, message: Floats) -> Total | None:
+        """What the reports of all nodes say to the root; None if that cannot be read."""
+        if self.masked is None:
+            return Total(self._average(message), float(message[tree.WEIGHT]), float(message[tree.ERROR]))
+        total = self.masked.total(message[self.private].view(np.uint64), state.target[row, self.method.down :])
+        if total is None:
+            return None
+        return replace(total, average=np.clip(total.average, *self._contribution_bounds))
+
     def _publish(self, state: TreeState[S], row: int, beat: int, message: Floats, target: Floats, whole: bool) -> None:
         """The root has a new target: into its state, and into its message."""
-        target = np.clip(target, *self._target_bounds)
+        # with masks the roll of the members stays as it is
+        target = np.clip(np.concatenate([target, state.target[row, self.method.down :]]), *self._target_bounds)
         state.target[row], state.stamp[row], state.whole[row] = target, beat, float(whole)
         message[[tree.STAMP, tree.WHOLE, tree.RESIDUAL, tree.DONE, tree.ROUNDS]] = (
             beat, state.whole[row], state.residual[row], state.done[row], state.rounds[row],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from barymesh.scenario.events import Plan
 from barymesh.scenario.events import plan as plan_events
 from barymesh.scenario.faults import FaultTable, fault_table
 from barymesh.scenario.schedules import Schedule
+
+if TYPE_CHECKING:
+    from barymesh.decentralized.masks.streams import Masks
 
 # support points whose costs to one another identify a cost
 FEW_POINTS = 16
@@ -87,6 +90,7 @@ def build_simulation(
         batch=options.batch,
         staleness=int(min(np.ceil(late), 2**31)),
         tol=options.tol,
+        masks=_simulated_masks(options, network, problem.seed),
     )
     if options.events and not algorithm.elastic:
         raise OptionError(
@@ -103,6 +107,14 @@ def build_simulation(
     if isinstance(algorithm, AsynchronousAlgorithm):
         return AsynchronousSimulation(algorithm, recorder, schedule=options.schedule, plan=plan, **common)
     return SynchronousSimulation(algorithm, recorder, **common)
+
+
+def _simulated_masks(options: RunOptions, network: Network, seed: int) -> Masks | None:
+    if not options.masks:
+        return None
+    from barymesh.decentralized.masks.streams import Masks
+
+    return Masks.simulated(network.size, seed, options.method)
 
 
 def _check_survivors(plan: Plan, faults: FaultTable, until: float) -> None:
@@ -136,7 +148,7 @@ def _fingerprint(problem: Problem, network: Network, options: RunOptions) -> str
         "precision": problem.precision, "free": repr(problem.free), "debias": problem.debias,
         "method": options.method, "delays": repr(options.delays), "schedule": repr(options.schedule),
         "faults": repr(options.faults), "events": repr(options.events), "step": options.step,
-        "batch": repr(options.batch), "tol": options.tol,
+        "batch": repr(options.batch), "tol": options.tol, "masks": options.masks,
         "record_every": options.record_every, "snapshots": options.snapshots,
         "reference": options.reference is not None and options.reference is not False,
     }  # fmt: skip

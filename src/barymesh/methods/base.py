@@ -134,9 +134,20 @@ class Method(ABC, Generic[S]):
 
 class RoundMethod(Method[S]):
     """A method that also works in rounds, in which all contributions refer to one target. There ``respond`` and
-    ``order`` take the places of ``local``, ``advance`` and ``root``. ``in_rounds``: it does so from the start."""
+    ``order`` take the places of ``local``, ``advance`` and ``root``. ``in_rounds``: it does so from the start.
+
+    ``precise``: the part of a contribution whose rounding changes the result, and not only the way there.
+    ``rounding``: what the averages of it may be off by, because they were added up in fixed point.
+    """
 
     in_rounds: bool
+    precise = slice(None)
+    rounding = 0.0
+
+    def limits(self) -> Floats | None:
+        """``(up,)``: what a contribution is cut to in size before it is added up in fixed point. All nodes know it, and
+        honest contributions that are close to the barycenter are below it. None if there is no such bound."""
+        return None
 
     @abstractmethod
     def respond(

@@ -68,6 +68,11 @@ SMALL, COARSE, FEW_POINTS = 1e-4, 0.25, 2000
 PLAIN_EVERY = 10
 # what rounding may have done to the bounds of a certificate, as a share of them
 CERTIFIED = 1e-14
+# how many times the rounding of averages the two bounds can be off by: once each for the upper bound and the value; and
+# for a and d, twice each, in Z and in the sum of the potentials after a plain step
+FIXED_POINT = 6.0
+# in fixed point potentials and logarithms are below so many times the largest cost on the support, in units of reg
+REACH = 64.0
 # potentials whose mean is below this sum to zero, up to rounding
 FEASIBLE = 1e-9
 # steps for the certificate, and the distance that is close enough
@@ -174,6 +179,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
         self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
         self.down = n + len(Order)
+        self.precise = slice(0, 2 * n + self.SCALARS)
         self.response = Response(problem)
         lowered = from_start and needs_rounds(problem)
         self.regs = stages(problem.reg, support_cost(problem)) if lowered else [problem.reg]
@@ -205,6 +211,11 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         stage, square = 2 * self.points + 2, 2 * self.points + 3
         lower[[stage, square]], upper[[stage, square]] = 0.0, (self.last_stage, self.last_stage**2)
         return lower, upper
+
+    def limits(self) -> Floats:
+        n, found = self.points, np.full(self.up, REACH * (1.0 + support_cost(self.problem) / self.problem.reg))
+        found[[2 * n + 2, 2 * n + 3]] = 1.0 + self.last_stage, (1.0 + self.last_stage) ** 2
+        return found
 
     def target_bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().target_bounds()
@@ -445,7 +456,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         better of two lower ones, that of the last step and that of the potentials whose transports are solved, and what
         rounding may have done to these."""
         lower = max(-(report.merit - report.spread), -(float(state.base_merit[row]) - float(state.base_spread[row])))
-        return max(report.upper - lower, 0.0) + CERTIFIED * (1.0 + abs(report.upper) + abs(lower))
+        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + FIXED_POINT * self.rounding
+        return max(report.upper - lower, 0.0) + rounding
 
     def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
         """What the root learns from the ``average (up,)`` of the contributions; ``offset``: what the potentials are to

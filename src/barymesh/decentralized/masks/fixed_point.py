@@ -1,0 +1,44 @@
+"""Numbers as integers modulo 2^64, whose sums are exact and cannot overflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+# sums stay below 2^SUM_BITS in size; one bit is for the sign, and one for rounding
+SUM_BITS = 62
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """Numbers as integers modulo 2^64, multiples of ``1 / scale``. ``limits, scale (size,)``: a node of weight w has
+    numbers of at most ``w limits``, and no sum over nodes whose weights are at most ``total`` together overflows."""
+
+    limits: Floats
+    scale: Floats
+
+    @classmethod
+    def create(cls, limits: Floats, total: float, nodes: int) -> FixedPoint:
+        """The finest in which no sum can overflow. ``nodes``: how many there are, each of which rounds once."""
+        if not (np.isfinite(limits).all() and (limits > 0).all() and np.isfinite(total) and total > 0):
+            raise ValueError("limits and total must be positive and finite")
+        if nodes >= 2**SUM_BITS:
+            raise ValueError(f"{nodes} nodes are too many for fixed point")
+        # a power of 2: multiplication by it is exact
+        return cls(limits, np.exp2(np.floor(SUM_BITS - np.log2(limits * total))))
+
+    def words(self, values: Floats, weight: float) -> Words:
+        """``values (size,)`` of a node of this weight. Larger ones than the limits are cut."""
+        if not np.isfinite(values).all():
+            raise ValueError("numbers that are not finite have no fixed point")
+        most = weight * self.limits
+        return np.rint(np.clip(values, -most, most) * self.scale).astype(np.int64).view(np.uint64)
+
+    def numbers(self, words: Words) -> Floats:
+        """The sums that the ``words (size,)`` stand for."""
+        return np.asarray(words.view(np.int64) / self.scale)

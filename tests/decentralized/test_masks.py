@@ -1,0 +1,121 @@
+"""Masks cancel in the sum over all members to the last bit, and hide every sum over fewer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from barymesh.decentralized.masks.fixed_point import FixedPoint
+from barymesh.decentralized.masks.round import COLLUDING, SAFETY, Round, partner_count
+from barymesh.decentralized.masks.streams import Masks
+from barymesh.errors import OptionError
+
+SIZES = (1, 1, 30)
+
+
+def a_round(masks, members, stamp=3.0, target=(0.5, -1.0)):
+    roll = np.zeros(masks.size)
+    for node in members:
+        roll[node] = masks.number(node, 2.5, 7)
+    return Round(2.5, -4.0, stamp, np.array(target), roll)
+
+
+@given(seed=st.integers(0, 10**6), nodes=st.integers(2, 60), data=st.data())
+@settings(max_examples=25)
+def test_masks_cancel_for_any_members(seed, nodes, data):
+    masks = Masks.simulated(nodes, seed, "rounds")
+    members = data.draw(st.sets(st.integers(0, nodes - 1), min_size=2))
+    moment = a_round(masks, members)
+    total = sum(masks.mask(node, moment, SIZES) for node in members)
+    assert not total.any()
+
+
+@given(seed=st.integers(0, 10**6), nodes=st.integers(3, 50), data=st.data())
+@settings(max_examples=20)
+def test_without_some_member_the_sum_is_random(seed, nodes, data):
+    masks = Masks.simulated(nodes, seed, "rounds")
+    present = data.draw(st.sets(st.integers(0, nodes - 1), min_size=1, max_size=nodes - 1))
+    moment, sizes = a_round(masks, range(nodes)), (4000,)
+    total = sum(masks.mask(node, moment, sizes) for node in present)
+    ones = int(np.unpackbits(total.view(np.uint8)).sum())
+    assert stats.binomtest(ones, 64 * sizes[0]).pvalue > 1e-9
+    assert stats.kstest(total / 2.0**64, "uniform").pvalue > 1e-9
+
+
+def test_rounds_that_differ_in_anything_have_other_masks():
+    masks = Masks.simulated(4, 0, "rounds")
+    moment = a_round(masks, range(4))
+    other_roll = moment.roll.copy()
+    other_roll[3] += 1
+    others = [
+        Round(3.5, moment.root, moment.stamp, moment.target, moment.roll),
+        Round(moment.epoch, -3.0, moment.stamp, moment.target, moment.roll),
+        Round(moment.epoch, moment.root, 4.0, moment.target, moment.roll),
+        Round(moment.epoch, moment.root, moment.stamp, moment.target + 1e-15, moment.roll),
+        Round(moment.epoch, moment.root, moment.stamp, moment.target, other_roll),
+    ]
+    found = [masks.mask(0, one, SIZES) for one in (moment, *others)]
+    found += [
+        Masks.simulated(4, 0, "another").mask(0, moment, SIZES),
+        Masks.simulated(4, 1, "rounds").mask(0, moment, SIZES),
+    ]
+    assert not any((one == other).any() for k, one in enumerate(found) for other in found[:k])
+    assert (masks.mask(0, moment, SIZES) == found[0]).all()
+
+
+def test_fields_have_streams_of_their_own():
+    masks = Masks.simulated(3, 0, "rounds")
+    mask = masks.mask(0, a_round(masks, range(3)), (8, 8))
+    assert not (mask[:8] == mask[8:]).any()
+
+
+@given(members=st.integers(2, 3000))
+def test_partner_count(members):
+    count = partner_count(members)
+    assert 1 <= count < members
+    if count < members - 1:
+        assert count % 2 == 0
+        assert members**2 / 2 * COLLUDING**count <= 2.0**-SAFETY
+
+
+def test_partners_are_mutual_and_each_node_has_as_many():
+    masks = Masks.simulated(80, 0, "rounds")
+    members = [node for node in range(80) if node % 7]
+    moment = a_round(masks, members)
+    around = {node: moment.partners(node) for node in members}
+    count = partner_count(len(members))
+    assert count < len(members) - 1
+    for node, found in around.items():
+        assert len(set(found)) == len(found) == count
+        assert all(node in around[other] for other in found)
+
+
+@given(seed=st.integers(0, 10**6), nodes=st.integers(1, 300), size=st.floats(1e-3, 1e8), data=st.data())
+@settings(max_examples=50)
+def test_fixed_point_neither_overflows_nor_is_coarse(seed, nodes, size, data):
+    """Also if every node is at its limit, and beyond it."""
+    rng = np.random.default_rng(seed)
+    weights = rng.dirichlet(np.full(nodes, data.draw(st.sampled_from([0.1, 10.0])))) * nodes
+    limits = size * np.array([1.0, 1e-3, 7.0])
+    fixed = FixedPoint.create(limits, float(weights.sum()) * (1 + 1e-9), nodes)
+    values = weights[:, None] * limits * rng.uniform(-1.1, 1.1, (nodes, 3)).round(data.draw(st.integers(0, 3)))
+    words = sum(fixed.words(value, weight) for value, weight in zip(values, weights, strict=True))
+    most = weights[:, None] * limits
+    exact = np.clip(values, -most, most).sum(axis=0)
+    assert (np.abs(fixed.numbers(words) - exact) <= 0.5 * nodes / fixed.scale + 1e-12 * nodes * limits).all()
+    # at least 61 bits of the words are used
+    assert (limits * weights.sum() * fixed.scale >= 2.0**60).all()
+
+
+def test_what_has_no_fixed_point():
+    fixed = FixedPoint.create(np.ones(2), 3.0, 3)
+    with pytest.raises(ValueError, match="not finite"):
+        fixed.words(np.array([0.0, np.nan]), 1.0)
+    with pytest.raises(ValueError, match="positive"):
+        FixedPoint.create(np.array([1.0, np.inf]), 3.0, 3)
+
+
+def test_a_sum_over_one_member_hides_nothing():
+    with pytest.raises(OptionError, match="min_members is 1"):
+        Masks.simulated(3, 0, "rounds", min_members=1)

@@ -1,0 +1,159 @@
+"""Rounds with masks: the same barycenter, through faults and changes, and reports that show nothing."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import barymesh as bm
+from barymesh.core import tree
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.decentralized.build import build_algorithm
+from barymesh.decentralized.host import Host
+from barymesh.decentralized.masks.streams import Masks
+from barymesh.decentralized.masks.sums import MaskedSums
+from barymesh.decentralized.transport import MemoryTransport
+from barymesh.errors import OptionError
+from barymesh.network import as_network
+from barymesh.problem import Problem
+from barymesh.scenario import Constant, Crash, Leave, Loss, NewData
+
+POINTS = np.linspace(-5, 5, 40)
+MEASURES = [bm.Gaussian(mean, 0.3 + 0.1 * k) for k, mean in enumerate((-3, -1, 0, 2, 3))]
+
+
+def run(measures=MEASURES, support=POINTS, **options):
+    given = {
+        "reg": 0.2, "network": "cycle", "method": "rounds", "duration": 400.0, "masks": True,
+        "delays": Constant(0.2), "progress": False, **options,
+    }  # fmt: skip
+    return bm.barycenter(measures, support, **given)
+
+
+def distance(one, other):
+    return 0.5 * np.abs(one.weights - other.weights).sum()
+
+
+@given(
+    seed=st.integers(0, 10**6), nodes=st.integers(3, 9), points=st.sampled_from([25, 140]),
+    reg=st.sampled_from([0.01, 0.1, 3.0]), network=st.sampled_from(["path", "star", "complete"]),
+)  # fmt: skip
+@settings(max_examples=5)
+@pytest.mark.filterwarnings("ignore::barymesh.errors.AccuracyWarning")
+def test_the_barycenter_is_that_without_masks(seed, nodes, points, reg, network):
+    """With and without matrices, with unequal weights, at every size of reg."""
+    rng = np.random.default_rng(seed)
+    measures = [
+        bm.Gaussian(mean, scale)
+        for mean, scale in zip(rng.uniform(-3, 3, nodes), rng.uniform(0.3, 1, nodes), strict=True)
+    ]
+    common = {"reg": reg, "network": network, "weights": rng.dirichlet(np.full(nodes, 0.5)) + 1e-3, "tol": 1e-11}
+    support = np.linspace(-5, 5, points)
+    masked, plain = run(measures, support, **common), run(measures, support, masks=False, **common)
+    assert masked.status is plain.status is bm.Status.CONVERGED
+    assert distance(masked, plain) <= 1e-9
+    assert (masked.node_gaps >= 0).all()
+    assert (masked.node_gaps <= plain.node_gaps + 1e-9).all()
+
+
+def host(masks=True, network="path", tol=0.0):
+    problem = Problem.create(MEASURES, POINTS, reg=0.2)
+    graph = as_network(network, len(MEASURES), 0)
+    algorithm = build_algorithm(
+        "rounds", problem, Nodes.all_of(graph, problem.weights), tol=tol,
+        masks=Masks.simulated(graph.size, 0, "rounds") if masks else None,
+    )  # fmt: skip
+    return Host(algorithm, MemoryTransport(graph, algorithm.width, algorithm.private), problem)
+
+
+def test_a_report_is_random_and_shows_no_weight_and_no_error():
+    """All that the parent of a leaf gets in all rounds: the same bits are set as often as not."""
+    one, plain = host(), host(masks=False)
+    masked, words, reports = one.algorithm.masked, [], []
+    for _ in range(60):
+        for any_host in (one, plain):
+            any_host.act(any_host.batch(0))
+        leaf = one.transport.rows[one.transport.slots[one.nodes.network.neighbours == 0]]
+        header = leaf[:, : tree.HEADER]
+        assert (header[:, tree.ERROR] == 0).all()
+        assert (header[:, tree.WEIGHT] % 1 == 0).all()
+        if one.state.stamp[0] >= 0:
+            words.append(one.state.report[0].copy())
+            reports.append(plain.state.own.h[0].copy())
+    words = np.unique(np.array(words), axis=0)[:, masked.roll.stop :]
+    assert len(words) >= 4
+    values = (words / 2.0**64).ravel()
+    assert stats.kstest(values, "uniform").pvalue > 1e-6
+    # while h is within a small part of the range of numbers
+    assert np.ptp(reports) < 1e3
+
+
+def test_a_node_contributes_once_to_a_round():
+    """Through crashes without memory, losses and new data: whatever a round is, its masks are used once."""
+    seen, rounds, original = {}, set(), MaskedSums.report
+
+    def noted(self, node, moment, *contribution):
+        words = original(self, node, moment, *contribution)
+        key = (node, moment.digest)
+        assert key not in seen
+        seen[key] = words
+        assert (node, moment.epoch, moment.root, moment.stamp) not in rounds
+        rounds.add((node, moment.epoch, moment.root, moment.stamp))
+        return words
+
+    events = (NewData(node=1, at=6.3, measure=bm.Gaussian(1.0, 0.4)), NewData(node=0, at=14.1, measure=MEASURES[2]))
+    faults = (Loss(0.2), Crash(3, 5.0, 7.0, memory=False), Crash(2, 9.0, 12.0, memory=True))
+    with mock.patch.object(MaskedSums, "report", noted):
+        result = run(events=events, faults=faults)
+    assert result.status is bm.Status.CONVERGED
+    assert len(rounds) > 30
+    changed = [MEASURES[2], bm.Gaussian(1.0, 0.4), *MEASURES[2:]]
+    assert distance(result, bm.barycenter(changed, POINTS, reg=0.2, tol=1e-10)) <= 1e-5
+
+
+def test_who_is_away_is_left_out_of_the_masks():
+    result = run(events=[Leave(4, at=4.0)])
+    assert result.status is bm.Status.CONVERGED
+    assert distance(result, bm.barycenter(MEASURES[:4], POINTS, reg=0.2, tol=1e-10)) <= 1e-5
+
+
+def test_a_round_without_a_member_is_void():
+    """The sum over four of five members is no average, and the root makes no target of it."""
+    one = host(network="star")
+    for _ in range(40):
+        one.act(one.batch(0))
+    row = int(np.flatnonzero(one.state.parent == one.nodes.ids)[0])
+    roll = one.state.target[row, one.algorithm.method.down :]
+    members = np.flatnonzero(roll)
+    assert members.size == 5
+    total = sum(one.state.report[node] for node in members)
+    assert one.algorithm.masked.total(total, roll) is not None
+    assert one.algorithm.masked.total(total - one.state.report[members[1]], roll) is None
+
+
+def test_too_few_members_contribute_nothing():
+    """Three of five leave: nobody reports for the two that are left."""
+    seen, original = [], MaskedSums.report
+
+    def noted(self, node, moment, *contribution):
+        seen.append(np.count_nonzero(moment.roll))
+        return original(self, node, moment, *contribution)
+
+    with mock.patch.object(MaskedSums, "report", noted):
+        result = run(network="complete", events=[Leave(node, at=1.5 + node) for node in (2, 3, 4)], duration=60.0)
+    assert result.status is bm.Status.OUT_OF_TIME
+    assert min(seen) >= 3
+
+
+def test_what_masks_are_not_for():
+    with pytest.raises(OptionError, match="fewer than 3 members"):
+        run(MEASURES[:2], network="path")
+    with pytest.raises(OptionError, match="masked in rounds"):
+        run(method="sinkhorn")
+    with pytest.raises(OptionError, match="reg is too small"):
+        run(reg=1e-9)

@@ -61,6 +61,13 @@ def test_the_barycenter_is_that_without_masks(seed, nodes, points, reg, network)
     assert (masked.node_gaps <= plain.node_gaps + 1e-9).all()
 
 
+def test_debiased_barycenters_have_masks_too():
+    common = {"debias": True, "tol": 1e-6}
+    masked, plain = run(**common), run(masks=False, **common)
+    assert masked.status is plain.status is bm.Status.CONVERGED
+    assert distance(masked, plain) <= 1e-6
+
+
 def host(masks=True, network="path", tol=0.0):
     problem = Problem.create(MEASURES, POINTS, reg=0.2)
     graph = as_network(network, len(MEASURES), 0)

@@ -25,7 +25,7 @@ from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import Answer, Floats
 from barymesh.methods.debiasing import Debiasing
 from barymesh.methods.entropic import EntropicState
-from barymesh.methods.rounds import CERTIFIED, Phase, Report, Rounds, RoundsState
+from barymesh.methods.rounds import CERTIFIED, FIXED_POINT, Phase, Report, Rounds, RoundsState
 from barymesh.problem import Problem
 
 # the nodes agree if their distance is this share of the error of f, or this small
@@ -116,7 +116,8 @@ class DebiasedRounds(Rounds):
         q = np.exp(log_q) / np.exp(log_q).sum()
         lower = self.debiasing.lower(report.mean - report.drift - state.offset[row], state.offset[row]) - report.merit
         upper = report.upper + self.debiasing.upper(q)
-        gap = max(upper - lower, 0.0) + CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit))
+        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit)) + FIXED_POINT * self.rounding
+        gap = max(upper - lower, 0.0) + rounding
         return float(min(gap, NO_GAP / self.reg)) if np.isfinite(gap) else NO_GAP / self.reg
 
     def gaps(self, targets: Floats) -> Floats:

@@ -12,8 +12,9 @@ test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # the tests of the integrations, each in an environment of its own: docs/design/decisions.md
-frameworks: .venv-flower/.installed
+frameworks: .venv-flower/.installed .venv-nvflare/.installed
 	.venv-flower/bin/python -m pytest tests/integrations/test_flower.py
+	.venv-nvflare/bin/python -m pytest tests/integrations/test_nvflare.py
 
 .venv-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*

@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 EXTRAS_OF_PROJECT = PROJECT["optional-dependencies"]
 FOR_DEVELOPERS = {"test", "docs", "lint", "bench"}
 # extras that are not among "all": they need environments of their own, docs/design/decisions.md
-APART = {"flower": {"flwr"}}
+APART = {"flower": {"flwr"}, "nvflare": {"nvflare"}}
 
 
 def needed_by(requirements):

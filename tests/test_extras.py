@@ -56,6 +56,7 @@ ATTEMPTS = {
     "tensorboard": ["from barymesh.callbacks import TensorBoard; TensorBoard('folder')"],
     "mlflow": ["from barymesh.callbacks import MLflow; MLflow()"],
     "flower": ["import barymesh.integrations.flower"],
+    "nvflare": ["import barymesh.integrations.nvflare"],
 }
 # the same on the command line
 COMMANDS = {

@@ -23,6 +23,7 @@ EXTRAS = {
     "tensorboard": "logs for TensorBoard",
     "mlflow": "logs for MLflow",
     "flower": "barycenters with Flower",
+    "nvflare": "barycenters with NVIDIA FLARE",
 }
 
 

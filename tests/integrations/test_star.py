@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.errors import NetworkError, OptionError, SupportError, WeightError
+from barymesh.errors import MeasureError, NetworkError, OptionError, SupportError, WeightError
 from barymesh.integrations.star import Coordinator, Site, StarOptions
 from barymesh.methods.rounds import MATRIX_POINTS
 
@@ -139,6 +139,15 @@ def test_a_site_refuses_rounds_that_do_not_follow_and_targets_that_are_none():
     with pytest.raises(NetworkError, match="missed a round"):
         site.report(2, coordinator.target)
     site.report(1, coordinator.target)
+
+
+def test_data_must_not_change_during_a_run():
+    """Otherwise a release with fresh noise in every round would spend its privacy again and again."""
+    first, other = Site(OPTIONS, np.array([0.1, 0.5])), Site(OPTIONS, np.array([0.1, 0.6]))
+    first.report(0)
+    with pytest.raises(MeasureError, match="the same in every round"):
+        other.restore(first.saved())
+    Site(OPTIONS, np.array([0.1, 0.5])).restore(first.saved())
 
 
 @pytest.mark.parametrize("support", ["auto", "points.csv", "a:b", "/etc/secret:1.npy", 5])

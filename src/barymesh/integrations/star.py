@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh import readers as read
-from barymesh.errors import AccuracyWarning, NetworkError, NumericalError, OptionError, SupportError, WeightError
+from barymesh.errors import (
+    AccuracyWarning,
+    MeasureError,
+    NetworkError,
+    NumericalError,
+    OptionError,
+    SupportError,
+    WeightError,
+)
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.measures.absent import Absent
 from barymesh.methods.base import UNKNOWN_ERROR
@@ -146,12 +154,20 @@ class Site:
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """Its memory, as arrays: frameworks may run each round in a process of its own."""
-        return {**self.state.saved(), "round": np.array(self.round)}
+        return {**self.state.saved(), "round": np.array(self.round), "data": self._digest()}
 
     def restore(self, stored: dict[str, NDArray[Any]]) -> None:
-        """Take over what ``saved`` gave."""
+        """Take over what ``saved`` gave; an error if that was with other data."""
+        if not np.array_equal(stored["data"], self._digest()):
+            raise MeasureError(
+                "The data of this site are not those that the run began with. They must be the same in every round: "
+                "load a private release, or samples, from a file that was written before."
+            )
         self.state.restore(stored)
         self.round = int(stored["round"])
+
+    def _digest(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self.method.problem.atoms[0].digest(), dtype=np.uint8)
 
 
 class Coordinator:

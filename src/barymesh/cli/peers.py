@@ -92,6 +92,14 @@ def keygen(
     finish(work, as_json)
 
 
+OPEN_METHOD, MASKED_METHOD = "sinkhorn", "rounds"
+MASKED_SUMS = "The nodes mask what they report: nobody can read anything but sums over all of them."
+OPEN_SUMS = (
+    "Reports are not masked: the parent of a node in the tree can read what it reports, and may reconstruct much of a "
+    "small data set."
+)
+
+
 def create(
     folder: Annotated[Path, typer.Argument(help="The folder for network.toml and the kits.")],
     nodes: Annotated[list[str], typer.Option("--node", help=SPEC_HELP)],
@@ -101,7 +109,15 @@ def create(
     graph: Annotated[
         str | None, typer.Option(help="The graph of the links by name, such as cycle. Default: complete.")
     ] = None,
-    method: Annotated[str, typer.Option(help="An asynchronous method.")] = "sinkhorn",
+    method: Annotated[
+        str | None, typer.Option(help="An asynchronous method. Default: rounds; with --open, sinkhorn.")
+    ] = None,
+    open_sums: Annotated[
+        bool, typer.Option("--open", help="Reports are not masked: a node's parent can read what it reports.")
+    ] = False,
+    min_members: Annotated[
+        int, typer.Option(help="A node contributes to masked sums over so many members at least.")
+    ] = 3,
     debias: Annotated[bool, typer.Option(help="Find the debiased barycenter, without the blur of reg.")] = False,
     tol: Annotated[float, typer.Option(help="Stop once the nodes agree to this tolerance.")] = 1e-6,
     interval: Annotated[float, typer.Option(help="Seconds between activations of a node.")] = 0.05,
@@ -113,10 +129,13 @@ def create(
     Send every organisation its own kit, over a channel that nobody else can read. Organisations that have made their
     own key (barymesh keygen) get network.toml only, and run 'barymesh network accept'.
 
+    Nodes mask what they report, so that nobody can read anything but sums over all of them. That takes three nodes or
+    more, and the method rounds. With --open it is not so.
+
     Example:
 
-      barymesh network create trial --node a=tcp://a.example:5555 --node b=tcp://b.example:5555 --support 100:-5:5
-      --reg 0.1
+      barymesh network create trial --node a=tcp://a.example:5555 --node b=tcp://b.example:5555
+      --node c=tcp://c.example:5555 --support 100:-5:5 --reg 0.1
     """
 
     def work() -> int:
@@ -133,13 +152,16 @@ def create(
             support=support,
             reg=reg,
             run=run,
-            method=method,
+            method=method or (OPEN_METHOD if open_sums else MASKED_METHOD),
             debias=debias,
             tol=tol,
             interval=interval,
+            masks=not open_sums,
+            min_members=min_members,
         )
         kits = [str(folder / network_file.KITS / one.name) for one in new if one.public_key is None]
         lines = [*(f"Secret kit:  {kit}" for kit in kits), "Send each kit to its node only; network.toml is public."]
+        lines.append(OPEN_SUMS if open_sums else MASKED_SUMS)
         _print_network(made, folder / network_file.NETWORK, {"kits": kits}, lines, as_json)
         return 0
 

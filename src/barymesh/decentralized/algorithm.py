@@ -135,11 +135,13 @@ class Algorithm(ABC, Generic[S]):
 class AsynchronousAlgorithm(Algorithm[S]):
     """Nodes act on the messages they have received by then. A newer message of a node replaces an older one.
 
-    ``private``: the columns of a message that are meant for one receiver only, see ``private_receivers``.
+    ``private``: the columns of a message that are meant for one receiver only, see ``private_receivers``. ``opaque``:
+    these are masked, and may have any bits.
     ``selective``: messages may go to some neighbours only, or to none, see ``recipients``.
     """
 
     private = slice(0, 0)
+    opaque = False
     selective = False
 
     @abstractmethod

@@ -181,7 +181,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                 raise ValueError(
                     f"{method.name} has no contributions in rounds from the start, with limits, to be masked"
                 )
-            self.masked = MaskedSums(masks, limits, self.rounds.precise, self.total)
+            # the same to the last bit at all nodes, whose weights are relative to their average
+            self.masked = MaskedSums(masks, limits, self.rounds.precise, nodes.size * (1.0 + ROUNDING))
+            self.opaque = True
             self.rounds.rounding = self.masked.rounding
             # a target ends with the roll
             self.up, self.down = self.masked.up, method.down + nodes.size
@@ -313,7 +315,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         """``(b, width)``: the children's reports with the node's own added, and the last target."""
         ids = self.nodes.ids[rows]
         alone = (state.parent[rows] == ids) & (headers[:, tree.WEIGHT] == 0)
-        counted = np.where((state.newcomer[rows] > 0) & ~alone, 0.0, self.nodes.weights[rows])
+        # with masks nobody could know who counts; rounds may begin from any potentials
+        uncounted = (state.newcomer[rows] > 0) & ~alone & (self.masked is None)
+        counted = np.where(uncounted, 0.0, self.nodes.weights[rows])
         messages = np.empty((rows.size, self.width))
         header = messages[:, : tree.HEADER]
         header[:] = headers
@@ -358,11 +362,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             if state.stamp[row] < 0:
                 words[place] = masked.presence(node, float(state.number[row]))
                 continue
-            target, roll = np.split(state.target[row], [self.method.down])
-            enough = np.count_nonzero(roll) >= masked.masks.min_members
-            if not enough or roll[node] != state.number[row]:
-                # too few to hide among, or it is no member: its number is another one
+            if self.why_not(state, row):
                 continue
+            target, roll = np.split(state.target[row], [self.method.down])
             now = (epoch, float(state.root[row]), float(state.stamp[row]))
             if not np.array_equal(state.reported[row], now):
                 # once and for all: two contributions with the same masks would show their difference
@@ -372,6 +374,25 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                 state.reported[row] = now
             words[place] = state.report[row]
         return words
+
+    def members(self, state: TreeState[S], row: int) -> list[int]:
+        """The members of the sums, with masks, by their ids; none before the roll is known."""
+        known = state.stamp[row] >= 0
+        return np.flatnonzero(state.target[row, self.method.down :]).tolist() if known else []
+
+    def why_not(self, state: TreeState[S], row: int) -> str:
+        """Why the node does not contribute to sums with masks now; empty if it does."""
+        assert self.masked is not None
+        if state.away[row]:
+            return "it has left"
+        members, least = self.members(state, row), self.masked.masks.min_members
+        if not members:
+            return f"there is no roll yet; it takes {least} members"
+        if len(members) < least:
+            return f"the roll has {len(members)} members, and it takes {least} to hide among"
+        if state.target[row, self.method.down + self.nodes.ids[row]] != state.number[row]:
+            return "the roll does not have this node with the number that it has drawn"
+        return ""
 
     def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
         parent, sender = messages[:, tree.PARENT], messages[:, tree.SENDER]
@@ -398,10 +419,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             lower[field], upper[field] = least, largest
         down = slice(self.private.stop, self.width)
         lower[down], upper[down] = self._target_bounds
-        if self.masked:
-            # masked sums may be any words
-            lower[self.private], upper[self.private] = -np.inf, np.inf
-        else:
+        if self.masked is None:
             least_sum, most_sum = self._contribution_bounds
             lower[self.private], upper[self.private] = self.total * least_sum, self.total * most_sum
         return lower, upper

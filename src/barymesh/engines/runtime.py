@@ -129,7 +129,11 @@ class Runtime:
         self.pace = pace
         life = new_incarnation() if incarnation is None else incarnation
         message_format = MessageFormat(
-            place.run, *algorithm.bounds(), private=algorithm.private, contradiction=algorithm.contradiction
+            place.run,
+            *algorithm.bounds(),
+            private=algorithm.private,
+            contradiction=algorithm.contradiction,
+            opaque=algorithm.opaque,
         )
         nodes = algorithm.nodes
         self.links = Links(

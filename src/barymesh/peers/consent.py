@@ -12,7 +12,12 @@ def intention(kit: Kit, problem: Problem, data: str, privacy: PrivacyLevel | Non
     node's own measure."""
     network = kit.network
     others = ", ".join(f"{one.name} ({one.endpoint})" for one in neighbours(kit))
-    if privacy is None:
+    if network.masks:
+        what = (
+            "reports that are masked, which nobody can read; all learn what follows from sums over all members, of "
+            f"which there are at least {network.min_members}"
+        )
+    elif privacy is None:
         what = (
             "potentials computed from the data, without differential privacy: a neighbour may reconstruct much of a "
             "small data set"

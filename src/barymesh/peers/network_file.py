@@ -45,6 +45,9 @@ NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
 NEXT_SECRET = "next.key"
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
 
+# the method whose sums can be masked
+MASKED_METHOD = "rounds"
+
 # no node counts for more than so many ordinary ones, nor for less than this share of one
 LEAST_WEIGHT, MOST_WEIGHT = 1e-3, 1e3
 
@@ -122,6 +125,10 @@ class NetworkFile(BaseModel):
     interval: float = Field(
         default=0.05, ge=0, le=3600, allow_inf_nan=False, description="seconds between activations of a node"
     )
+    masks: bool = Field(default=False, description="whether the nodes mask what they report")
+    min_members: int = Field(
+        default=3, ge=3, description="a node contributes to masked sums over so many members at least"
+    )
     began: AwareDatetime = Field(description="when the run begins, with its time zone")
     edges: list[list[str]] = Field(description="the pairs of nodes that exchange messages, by name")
     nodes: list[NodeEntry] = Field(min_length=2, description="the nodes")
@@ -175,6 +182,20 @@ class NetworkFile(BaseModel):
             raise WeightError(
                 f"the weight of {unequal[0]!r} is not 1, and {self.method} needs weights of 1: its step depends on the "
                 "weights of all nodes. Make the network with method sinkhorn"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _maskable(self) -> NetworkFile:
+        if not self.masks:
+            return self
+        if self.method != MASKED_METHOD:
+            raise OptionError(f"{self.method} has no masks: its nodes show what they send. Choose {MASKED_METHOD}")
+        if isinstance(parse_support(self.support, check_only=True), FreeSupport):
+            raise SupportError(f"the support {self.support!r} has no masks, which need points that stay. Give a grid")
+        if len(self.nodes) < self.min_members:
+            raise NetworkError(
+                f"a sum over {len(self.nodes)} nodes hides too little: masks need {self.min_members} nodes or more"
             )
         return self
 
@@ -360,6 +381,8 @@ def create(
     tol: float = 1e-6,
     interval: float = 0.05,
     began: datetime | None = None,
+    masks: bool = False,
+    min_members: int = 3,
 ) -> NetworkFile:
     """Make a network: ``network.toml``, and in ``kits/NAME`` the kit of each node that has no key yet."""
     now = datetime.now(UTC)
@@ -369,7 +392,7 @@ def create(
     shared = {
         "run": f"{now:%Y-%m-%d}-{secrets.token_hex(4)}" if run is None else run,
         "method": method, "support": support, "reg": reg, "debias": debias, "tol": tol, "interval": interval,
-        "began": began or now,
+        "began": began or now, "masks": masks, "min_members": min_members,
     }  # fmt: skip
     return _make(path, shared, [], nodes, edges)
 

@@ -4,6 +4,7 @@ its status on the same machine. What is done with the data is in the ledger and 
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from barymesh import __version__
 from barymesh.decentralized.algorithm import Nodes
-from barymesh.decentralized.tree import TreeState
+from barymesh.decentralized.masks.streams import Masks
+from barymesh.decentralized.tree import SpanningTree, TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
 from barymesh.errors import DamagedFileError, FileError, NetworkError, SupportError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
@@ -33,6 +35,7 @@ from barymesh.status import Status
 from barymesh.support.free import FreeSupport
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
+from barymesh.transport.keys import raw_public
 from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.subscriber import Neighbour
 from barymesh.transport.wire import VERSION
@@ -135,6 +138,7 @@ class Peer:
             "weight": kit.entry.weight,
             "weights": {node.name: node.weight for node in kit.network.nodes},
             "tree": self._place(),
+            "masks": self._masks(),
             "error": None if latest is None else float(latest.errors[0]),
             "gap": None if latest is None else _known(latest.gaps),
             "tv_bound": None if latest is None else _known(latest.tv_bounds),
@@ -162,6 +166,19 @@ class Peer:
             "distance": int(state.distance[0]),
             "epoch": float(state.epoch[0]),
             "epochs_left": int(min(state.allowance[0], 2**31)),
+        }
+
+    def _masks(self) -> dict[str, Any] | None:
+        """The members of the sums that the node contributes to, by name, and why it does not contribute; None if its
+        reports are not masked."""
+        algorithm, state = self.runtime.host.algorithm, self.runtime.host.state
+        if not isinstance(algorithm, SpanningTree) or not isinstance(state, TreeState) or algorithm.masked is None:
+            return None
+        nodes = self.kit.network.nodes
+        return {
+            "members": [nodes[member].name for member in algorithm.members(state, 0)],
+            "min_members": self.kit.network.min_members,
+            "why_not": algorithm.why_not(state, 0),
         }
 
     def estimate(self) -> dict[str, Any]:
@@ -278,12 +295,25 @@ async def open_runtime(kit: Kit, problem: Problem, state_file: Path | None, *, s
     weights = network.relative_weights()
     # all data are here: nothing is gained by drawing samples of them
     nodes = Nodes(graph, np.array([kit.number]), weights[[kit.number]], weights)
-    algorithm = hosted_algorithm(network.method, problem, nodes, tol=network.tol, batch="exact")
+    algorithm = hosted_algorithm(
+        network.method, problem, nodes, tol=network.tol, batch="exact", masks=node_masks(kit) if network.masks else None
+    )
     listen = kit.listen or await own_address(kit)
     return Runtime(
         algorithm, problem, Place(network.fingerprint, listen, neighbours(kit), kit.keys), Pace(network.interval),
         began=network.began.timestamp(), state_file=state_file, sync=sync,
         about=f"{network.fingerprint} {_digest(problem)}",
+    )  # fmt: skip
+
+
+def node_masks(kit: Kit) -> Masks:
+    """The masks of the node, from the keys in the network file. What the fresh numbers come from is drawn anew at every
+    start, so that a node without its disk cannot use a mask again."""
+    network = kit.network
+    return Masks(
+        {kit.number: kit.keys.raw_secret}, [raw_public(node.public_key) for node in network.nodes],
+        run=network.fingerprint.encode(), method=network.method, secret=secrets.token_bytes(32),
+        min_members=network.min_members,
     )  # fmt: skip
 
 

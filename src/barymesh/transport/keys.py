@@ -58,6 +58,11 @@ class KeyPair:
         return cls(public.decode(), secret.decode())
 
     @property
+    def raw_secret(self) -> bytes:
+        """The 32 bytes of the secret key, for X25519."""
+        return _raw(self.secret, "secret")
+
+    @property
     def fingerprint(self) -> str:
         """The fingerprint of the public key."""
         return fingerprint(self.public)

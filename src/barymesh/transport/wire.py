@@ -125,9 +125,10 @@ def _no_contradiction(sender: int, values: Floats) -> str:
 @dataclass(frozen=True, eq=False)
 class MessageFormat:
     """What every message of a run has: the id of its ``run``, and numbers between ``lower`` and ``upper (width,)``
-    (infinite: no bound). The columns ``private`` are for one receiver only. ``versions``: the oldest and the newest
-    version of the format that this peer speaks. ``contradiction``: called with the sender and the values that are sent,
-    says what is impossible in them, see ``AsynchronousAlgorithm``."""
+    (infinite: no bound). The columns ``private`` are for one receiver only; if they are ``opaque`` they have no bounds,
+    and may have any bits. ``versions``: the oldest and the newest version of the format that this peer speaks.
+    ``contradiction``: called with the sender and the values that are sent, says what is impossible in them, see
+    ``AsynchronousAlgorithm``."""
 
     run: str
     lower: Floats
@@ -135,6 +136,7 @@ class MessageFormat:
     private: slice = field(default_factory=lambda: NONE)
     versions: tuple[int, int] = VERSIONS
     contradiction: Contradiction = _no_contradiction
+    opaque: bool = False
 
     def __post_init__(self) -> None:
         if not (self.run.isascii() and self.run.isprintable() and 0 < len(self.run) <= RUN_LENGTH):
@@ -241,11 +243,14 @@ class MessageFormat:
         self._check(message.sender, message.values, message.values.size == self.width)
 
     def _check(self, sender: int, values: Floats, with_private: bool) -> None:
+        sent = values
+        if with_private and self.opaque:
+            values, with_private = self._public(values), False
         lower, upper = self._bounds[with_private]
         # a NaN is on neither side of a bound
         within = (values >= lower) & (values <= upper)
         if within.all():
-            if impossible := self.contradiction(sender, values):
+            if impossible := self.contradiction(sender, sent):
                 raise BadMessageError(Reason.CONTRADICTION, impossible)
             return
         column = int(np.argmin(within))

@@ -156,15 +156,35 @@ def test_a_check_from_the_command_line(trial):
 def test_nodes_are_added_and_removed(trial):
     path, _ = trial
     before = NetworkFile.read(path).fingerprint
-    output = call("network", "add", path, "--node", "d=tcp://127.0.0.1:5999", "--to", "a", "--to", "c").stdout
+    output = call("network", "add", path, "--node", "d=tcp://127.0.0.1:5999", "--to", "c").stdout
     assert "accept" in output
     assert (path.parent / KITS / "d" / SECRET).exists()
-    call("network", "remove", path, "d")
     call("network", "remove", path, "b", code=3)
     call("network", "remove", path, "b", "--edge", "a,c")
+    # two would not hide one another
+    assert "--open" in call("network", "remove", path, "d", code=3).output
     after = NetworkFile.read(path)
-    assert [node.name for node in after.nodes] == ["a", "c"]
+    assert [node.name for node in after.nodes] == ["a", "c", "d"]
     assert after.fingerprint != before
+
+
+def test_a_network_is_masked_unless_it_is_open(trial, tmp_path):
+    masked = NetworkFile.read(trial[0])
+    assert (masked.masks, masked.method, masked.min_members) == (True, "rounds", 3)
+    pair = [
+        "--node",
+        "a=tcp://127.0.0.1:5998",
+        "--node",
+        "b=tcp://127.0.0.1:5999",
+        "--support",
+        "20:-3:3",
+        "--reg",
+        0.3,
+    ]
+    assert "masks need 3 nodes" in call("network", "create", tmp_path / "pair", *pair, code=3).output
+    assert "Reports are not masked" in call("network", "create", tmp_path / "pair", *pair, "--open").stdout
+    known = NetworkFile.read(tmp_path / "pair" / NETWORK)
+    assert (known.masks, known.method) == (False, "sinkhorn")
 
 
 def test_a_key_is_rotated(trial):

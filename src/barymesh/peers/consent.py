@@ -12,18 +12,21 @@ def intention(kit: Kit, problem: Problem, data: str, privacy: PrivacyLevel | Non
     node's own measure."""
     network = kit.network
     others = ", ".join(f"{one.name} ({one.endpoint})" for one in neighbours(kit))
-    if network.masks:
-        what = (
-            "reports that are masked, which nobody can read; all learn what follows from sums over all members, of "
-            f"which there are at least {network.min_members}"
-        )
-    elif privacy is None:
+    if privacy is not None:
+        what = f"one release of the data with epsilon {privacy.epsilon:g} and delta {privacy.delta:g}, and no more"
+    elif network.masks:
+        what = "potentials computed from the data, without differential privacy, but masked"
+    else:
         what = (
             "potentials computed from the data, without differential privacy: a neighbour may reconstruct much of a "
             "small data set"
         )
-    else:
-        what = f"one release of the data with epsilon {privacy.epsilon:g} and delta {privacy.delta:g}, and no more"
+    masks = (
+        f"Masks:      nobody can read anything but sums over all members, of which there are at least "
+        f"{network.min_members}"
+        if network.masks
+        else "Masks:      none"
+    )
     return [
         f"Node:       {kit.name} of the network {network.run}, with {len(network.nodes)} nodes",
         f"Network:    {network.fingerprint}",
@@ -32,5 +35,6 @@ def intention(kit: Kit, problem: Problem, data: str, privacy: PrivacyLevel | Non
         f"Share of the data outside of the support: {problem.share_outside():.1%}",
         f"Neighbours: {others}",
         f"They get:   {what}",
+        masks,
         "All nodes learn the barycenter.",
     ]

@@ -45,6 +45,8 @@ NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
 NEXT_SECRET = "next.key"
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
 
+# fields that the first files of this format do not have: their defaults are no part of the fingerprint
+LATER_FIELDS = ("debias", "masks", "min_members")
 # the method whose sums can be masked
 MASKED_METHOD = "rounds"
 
@@ -195,7 +197,8 @@ class NetworkFile(BaseModel):
             raise SupportError(f"the support {self.support!r} has no masks, which need points that stay. Give a grid")
         if len(self.nodes) < self.min_members:
             raise NetworkError(
-                f"a sum over {len(self.nodes)} nodes hides too little: masks need {self.min_members} nodes or more"
+                f"a sum over {len(self.nodes)} nodes hides too little: masks need {self.min_members} nodes or more. "
+                "Add nodes, or make the network with --open, without masks"
             )
         return self
 
@@ -240,7 +243,11 @@ class NetworkFile(BaseModel):
     @property
     def fingerprint(self) -> str:
         """120 bits of a digest of all of it; see ``readable_digest``."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        values = self.model_dump(mode="json")
+        for name in LATER_FIELDS:
+            if values[name] == type(self).model_fields[name].default:
+                del values[name]
+        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return readable_digest(hashlib.blake2b(canonical.encode(), digest_size=15).digest())
 
     def toml(self) -> str:

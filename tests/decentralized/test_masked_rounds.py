@@ -143,6 +143,23 @@ def test_a_round_without_a_member_is_void():
     assert one.algorithm.masked.total(total - one.state.report[members[1]], roll) is None
 
 
+def test_a_node_that_the_roll_lacks_leads_to_another_roll():
+    """As after a link that was down for long: nobody says that all are in the sum before they are."""
+    one = host(network="star", tol=1e-6)
+    for _ in range(12):
+        one.act(one.batch(0))
+    state, down = one.state, one.algorithm.method.down
+    assert (state.stamp >= 0).all()
+    state.target[:, down + 3] = 0.0
+    assert "does not have this node" in one.algorithm.why_not(state, 3)
+    for _ in range(200):
+        one.act(one.batch(0))
+    assert one.algorithm.members(state, 0) == [0, 1, 2, 3, 4]
+    assert one.stopped.all()
+    right = bm.barycenter(MEASURES, POINTS, reg=0.2, tol=1e-10).weights
+    assert np.abs(one.view(0).estimates - right).sum(axis=1).max() <= 1e-5
+
+
 def test_too_few_members_contribute_nothing():
     """Three of five leave: nobody reports for the two that are left."""
     seen, original = [], MaskedSums.report

@@ -359,10 +359,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             if state.number_epoch[row] != epoch:
                 state.number[row] = masked.masks.number(node, epoch, int(beats[place]))
                 state.number_epoch[row] = epoch
-            if state.stamp[row] < 0:
-                words[place] = masked.presence(node, float(state.number[row]))
-                continue
             if self.why_not(state, row):
+                words[place] = masked.presence(node, float(state.number[row]))
                 continue
             target, roll = np.split(state.target[row], [self.method.down])
             now = (epoch, float(state.root[row]), float(state.stamp[row]))
@@ -375,10 +373,13 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             words[place] = state.report[row]
         return words
 
+    def _roll(self, state: TreeState[S], row: int) -> Floats:
+        """``(m,)``: the last roll; of zeros before there is one."""
+        return state.target[row, self.method.down :] * float(state.stamp[row] >= 0)
+
     def members(self, state: TreeState[S], row: int) -> list[int]:
         """The members of the sums, with masks, by their ids; none before the roll is known."""
-        known = state.stamp[row] >= 0
-        return np.flatnonzero(state.target[row, self.method.down :]).tolist() if known else []
+        return np.flatnonzero(self._roll(state, row)).tolist()
 
     def why_not(self, state: TreeState[S], row: int) -> str:
         """Why the node does not contribute to sums with masks now; empty if it does."""
@@ -519,7 +520,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         if state.away[row] or state.done[row] or late or not header[tree.COVERED] > 0:
             return
         whole = bool(header[tree.CHECK] == 0)
-        if self.masked and state.stamp[row] < 0:
+        if self.masked and self.masked.needs_roll(message[self.private].view(np.uint64), self._roll(state, row)):
             self._call_roll(self.masked, state, row, beat, message, whole)
             return
         total = self._total(state, row, message)
@@ -550,7 +551,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def _call_roll(
         self, masked: MaskedSums, state: TreeState[S], row: int, beat: int, message: Floats, whole: bool
     ) -> None:
-        """The first target of an epoch, with the roll of those who have reported that they are there."""
+        """A target without a step, with the roll of those who have reported that they are there: the first of an epoch,
+        or because a node has come that is not in the last."""
         assert self.rounds is not None
         roll = message[self.private].view(np.uint64)[masked.roll].astype(np.float64)
         if np.count_nonzero(roll) < masked.masks.min_members:
@@ -563,7 +565,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         """What the reports of all nodes say to the root; None if that cannot be read."""
         if self.masked is None:
             return Total(self._average(message), float(message[tree.WEIGHT]), float(message[tree.ERROR]))
-        total = self.masked.total(message[self.private].view(np.uint64), state.target[row, self.method.down :])
+        total = self.masked.total(message[self.private].view(np.uint64), self._roll(state, row))
         if total is None:
             return None
         return replace(total, average=np.clip(total.average, *self._contribution_bounds))

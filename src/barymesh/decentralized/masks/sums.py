@@ -77,6 +77,11 @@ class MaskedSums:
         words[self.roll.stop :] += self.masks.mask(node, moment, (1, 1, *(part.size for part in parts)))
         return words
 
+    def needs_roll(self, words: Words, roll: Floats) -> bool:
+        """Whether all members of the last ``roll (m,)`` have reported, and others too, or with other numbers."""
+        found = words[self.roll].astype(np.float64)
+        return bool((found[roll > 0] > 0).all() and (found != roll).any())
+
     def total(self, words: Words, roll: Floats) -> Total | None:
         """What the sum of the reports of all members of the ``roll (m,)`` says; None if it is the sum of others."""
         if not (words[self.roll] == roll.astype(np.uint64)).all():

@@ -73,7 +73,7 @@ def host(masks=True, network="path", tol=0.0):
     graph = as_network(network, len(MEASURES), 0)
     algorithm = build_algorithm(
         "rounds", problem, Nodes.all_of(graph, problem.weights), tol=tol,
-        masks=Masks.simulated(graph.size, 0, "rounds") if masks else None,
+        masks=Masks.of_one_owner(graph.size, 0, "rounds") if masks else None,
     )  # fmt: skip
     return Host(algorithm, MemoryTransport(graph, algorithm.width, algorithm.private), problem)
 

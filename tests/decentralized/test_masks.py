@@ -24,7 +24,7 @@ def a_round(masks, members, stamp=3.0, target=(0.5, -1.0)):
 @given(seed=st.integers(0, 10**6), nodes=st.integers(2, 60), data=st.data())
 @settings(max_examples=25)
 def test_masks_cancel_for_any_members(seed, nodes, data):
-    masks = Masks.simulated(nodes, seed, "rounds")
+    masks = Masks.of_one_owner(nodes, seed, "rounds")
     members = data.draw(st.sets(st.integers(0, nodes - 1), min_size=2))
     moment = a_round(masks, members)
     total = sum(masks.mask(node, moment, SIZES) for node in members)
@@ -34,7 +34,7 @@ def test_masks_cancel_for_any_members(seed, nodes, data):
 @given(seed=st.integers(0, 10**6), nodes=st.integers(3, 50), data=st.data())
 @settings(max_examples=20)
 def test_without_some_member_the_sum_is_random(seed, nodes, data):
-    masks = Masks.simulated(nodes, seed, "rounds")
+    masks = Masks.of_one_owner(nodes, seed, "rounds")
     present = data.draw(st.sets(st.integers(0, nodes - 1), min_size=1, max_size=nodes - 1))
     moment, sizes = a_round(masks, range(nodes)), (4000,)
     total = sum(masks.mask(node, moment, sizes) for node in present)
@@ -44,7 +44,7 @@ def test_without_some_member_the_sum_is_random(seed, nodes, data):
 
 
 def test_rounds_that_differ_in_anything_have_other_masks():
-    masks = Masks.simulated(4, 0, "rounds")
+    masks = Masks.of_one_owner(4, 0, "rounds")
     moment = a_round(masks, range(4))
     other_roll = moment.roll.copy()
     other_roll[3] += 1
@@ -57,15 +57,15 @@ def test_rounds_that_differ_in_anything_have_other_masks():
     ]
     found = [masks.mask(0, one, SIZES) for one in (moment, *others)]
     found += [
-        Masks.simulated(4, 0, "another").mask(0, moment, SIZES),
-        Masks.simulated(4, 1, "rounds").mask(0, moment, SIZES),
+        Masks.of_one_owner(4, 0, "another").mask(0, moment, SIZES),
+        Masks.of_one_owner(4, 1, "rounds").mask(0, moment, SIZES),
     ]
     assert not any((one == other).any() for k, one in enumerate(found) for other in found[:k])
     assert (masks.mask(0, moment, SIZES) == found[0]).all()
 
 
 def test_fields_have_streams_of_their_own():
-    masks = Masks.simulated(3, 0, "rounds")
+    masks = Masks.of_one_owner(3, 0, "rounds")
     mask = masks.mask(0, a_round(masks, range(3)), (8, 8))
     assert not (mask[:8] == mask[8:]).any()
 
@@ -80,7 +80,7 @@ def test_partner_count(members):
 
 
 def test_partners_are_mutual_and_each_node_has_as_many():
-    masks = Masks.simulated(80, 0, "rounds")
+    masks = Masks.of_one_owner(80, 0, "rounds")
     members = [node for node in range(80) if node % 7]
     moment = a_round(masks, members)
     around = {node: moment.partners(node) for node in members}
@@ -118,4 +118,4 @@ def test_what_has_no_fixed_point():
 
 def test_a_sum_over_one_member_hides_nothing():
     with pytest.raises(OptionError, match="min_members is 1"):
-        Masks.simulated(3, 0, "rounds", min_members=1)
+        Masks.of_one_owner(3, 0, "rounds", min_members=1)

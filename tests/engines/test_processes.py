@@ -34,6 +34,13 @@ def test_processes_end_where_the_exact_solver_does():
     assert result.bytes > result.messages * POINTS.size * 8
 
 
+def test_processes_with_masks():
+    result = run(method="rounds", masks=True)
+    exact = bm.barycenter(MEASURES, POINTS, reg=0.3, tol=1e-10)
+    assert result.status is bm.Status.CONVERGED
+    np.testing.assert_allclose(result.weights, exact.weights, atol=1e-6)
+
+
 def test_killed_workers_go_on_where_they_were():
     """Three times one of them is killed at once, in the middle of its work."""
     killed, records = [], []

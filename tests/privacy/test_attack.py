@@ -38,7 +38,7 @@ class Attack:
         others = [bm.Empirical(rng.normal(rng.uniform(-1, 1), 0.5, (20, 1))) for _ in range(SIZE - 1)]
         problem = Problem.create([others[0], bm.Empirical(RECORDS[:, None]), *others[1:]], POINTS, reg=REG)
         graph = as_network("star", SIZE)
-        self.masks = Masks.simulated(SIZE, 0, "rounds") if masks else None
+        self.masks = Masks.of_one_owner(SIZE, 0, "rounds") if masks else None
         self.colluders, self.rng = colluders, rng
         algorithm = build_algorithm("rounds", problem, Nodes.all_of(graph, problem.weights), masks=self.masks)
         if active:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes
 from barymesh.decentralized.build import build_algorithm
+from barymesh.engines.masks import owned_masks
 from barymesh.engines.outcome import network_result
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation, Simulation, SynchronousSimulation
@@ -29,9 +30,6 @@ from barymesh.scenario.events import Plan
 from barymesh.scenario.events import plan as plan_events
 from barymesh.scenario.faults import FaultTable, fault_table
 from barymesh.scenario.schedules import Schedule
-
-if TYPE_CHECKING:
-    from barymesh.decentralized.masks.streams import Masks
 
 # support points whose costs to one another identify a cost
 FEW_POINTS = 16
@@ -90,7 +88,7 @@ def build_simulation(
         batch=options.batch,
         staleness=int(min(np.ceil(late), 2**31)),
         tol=options.tol,
-        masks=_simulated_masks(options, network, problem.seed),
+        masks=owned_masks(options, network.size, problem.seed),
     )
     if options.events and not algorithm.elastic:
         raise OptionError(
@@ -107,14 +105,6 @@ def build_simulation(
     if isinstance(algorithm, AsynchronousAlgorithm):
         return AsynchronousSimulation(algorithm, recorder, schedule=options.schedule, plan=plan, **common)
     return SynchronousSimulation(algorithm, recorder, **common)
-
-
-def _simulated_masks(options: RunOptions, network: Network, seed: int) -> Masks | None:
-    if not options.masks:
-        return None
-    from barymesh.decentralized.masks.streams import Masks
-
-    return Masks.simulated(network.size, seed, options.method)
 
 
 def _check_survivors(plan: Plan, faults: FaultTable, until: float) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.host import Traffic, View
+from barymesh.engines.masks import owned_masks
 from barymesh.engines.outcome import network_result
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.runtime import Snapshot, hosted_algorithm
@@ -126,7 +127,7 @@ def checked_algorithm(problem: Problem, network: Network, options: RunOptions) -
     known = [point if isinstance(measure, Lazy) else measure for measure in problem.measures]
     return hosted_algorithm(
         options.method, replace(problem, measures=known), Nodes.all_of(network, problem.weights),
-        step=options.step, batch=options.batch, tol=options.tol,
+        step=options.step, batch=options.batch, tol=options.tol, masks=owned_masks(options, network.size, 0),
     )  # fmt: skip
 
 

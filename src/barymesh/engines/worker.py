@@ -4,6 +4,7 @@ depend on what started its process."""
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.decentralized.algorithm import Nodes
+from barymesh.engines.masks import owned_masks
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, hosted_algorithm
 from barymesh.errors import BarymeshError
 from barymesh.exact.certificate import NodeBounds, node_bounds
@@ -82,8 +84,9 @@ class Worker:
         try:
             self.problem = loaded(assignment.problem)
             algorithm = hosted_algorithm(
-                options.method, self.problem, nodes, step=options.step, batch=options.batch, tol=options.tol
-            )
+                options.method, self.problem, nodes, step=options.step, batch=options.batch, tol=options.tol,
+                masks=owned_masks(options, nodes.size, assignment.run, secrets.token_bytes(32)),
+            )  # fmt: skip
         except BarymeshError as error:
             # the worker numbers its own measures from 0
             text = re.sub(r"^Measure (\d+)", lambda found: f"Measure {assignment.nodes[int(found[1])]}", str(error))

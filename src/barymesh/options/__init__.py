@@ -75,7 +75,7 @@ class RunOptions(Model):
         default they use all of a measure, and 100 new samples of one that can only be sampled.
     masks : bool, default=False
         Whether nodes mask what they report, so that nobody, neither neighbours nor the root, can read anything but the
-        sum over all nodes. For ``"rounds"`` in a simulation.
+        sum over all nodes. For ``"rounds"``. Here one owner has all keys; between organisations each has its own.
     delays : Delay or str, default="categorical"
         How long messages take: ``"categorical"`` (the paper's, 0.2 to 1 s), ``"constant:seconds=0.1"``,
         ``"uniform:low=0.1,high=0.5"``, ``"lognormal:median=0.3,sigma=0.5"``. Or an object of ``barymesh.scenario``.
@@ -122,7 +122,7 @@ class RunOptions(Model):
     reference: bool | ArrayLike | Any = option(False, *ENGINES, reader=read.reference)
     step: float | str | None = option(None, *ENGINES, reader=read.step)
     batch: BatchSize | None = option(None, *ENGINES, reader=read_network.batch)
-    masks: bool = option(False, "simulation", reader=read.boolean)
+    masks: bool = option(False, *ENGINES, reader=read.boolean)
     delays: Delay | str = option("categorical", "simulation", reader=read_network.delays)
     schedule: Schedule | str = option("windowed", "simulation", reader=read_network.schedule)
     faults: Sequence[Fault | str] = option((), "simulation", reader=read_network.faults)

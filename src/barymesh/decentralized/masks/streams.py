@@ -50,17 +50,21 @@ class Masks:
         self._shared: dict[tuple[int, int], bytes] = {}
 
     @classmethod
-    def simulated(cls, nodes: int, seed: int, method: str, min_members: int = MIN_MEMBERS) -> Masks:
-        """Those of all nodes, with keys that depend on the seed alone and are no secret: for simulations."""
+    def of_one_owner(
+        cls, nodes: int, seed: object, method: str, *, secret: bytes | None = None, min_members: int = MIN_MEMBERS
+    ) -> Masks:
+        """Those of all nodes, with keys that follow from the ``seed`` and are no secret: for runs in which all nodes
+        have one owner. Without ``secret`` the fresh numbers follow from the seed too."""
 
-        def drawn(purpose: str, node: int) -> bytes:
+        def drawn(purpose: str, node: int = 0) -> bytes:
             return hashlib.blake2b(f"{purpose} {node} {seed}".encode(), digest_size=32).digest()
 
         secrets = {node: drawn("key", node) for node in range(nodes)}
         public = [X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw() for raw in secrets.values()]
         return cls(
-            secrets, public, run=drawn("run", 0), method=method, secret=drawn("numbers", 0), min_members=min_members
-        )
+            secrets, public, run=drawn("run"), method=method, secret=secret or drawn("numbers"),
+            min_members=min_members,
+        )  # fmt: skip
 
     def number(self, node: int, epoch: float, beat: int) -> float:
         """A fresh number of the node, for the roll of an epoch; ``beat``: when it was drawn."""

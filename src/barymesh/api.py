@@ -54,6 +54,7 @@ def barycenter(options: Options) -> Result:
 
 
 def _computed(options: Options) -> Result:
+    """The Result, in NumPy arrays."""
     problem = Problem.create(**options.problem_arguments())
     shown = is_interactive() if options.progress is None else options.progress
     options = replace(options, progress=shown)

@@ -35,6 +35,13 @@ class BarycenterPath(Sequence[Result]):
         One for each step, all on one support, with a row for every measure, also where its weight is 0.
     weights : array (steps, m)
         The weights of the measures at each step.
+
+    Examples
+    --------
+    >>> import barymesh as bm
+    >>> path = bm.path([bm.Gaussian(-2, 0.5), bm.Gaussian(3, 1.5)], steps=2, reg=0.1)
+    >>> len(path), path.weights.tolist()
+    (2, [[1.0, 0.0], [0.0, 1.0]])
     """
 
     results: tuple[Result, ...]

@@ -96,9 +96,10 @@ def test_every_option_that_means_something_without_a_network_is_a_flag():
     command = typer.main.get_command(app).commands["barycenter"]
     flags = {one.name: one for one in command.params}
     wanted = {name for name, one in Options.fields().items() if one.metadata["text"] and EXACT in _places(one)}
+    shared = wanted - {"method", "reg", "resume"}
     wanted |= {name for name, one in CommandOptions.fields().items() if RUN in _places(one, RUN)}
     assert set(flags) == wanted - {"method"} | {"watched", "as_json", "quiet"}
-    for name in wanted & set(Options.fields()) - {"method", "reg", "resume"}:
+    for name in shared:
         assert flags[name].default == Options.fields()[name].default, name
     assert flags["reg"].required
     assert "regularisation" in flags["reg"].help

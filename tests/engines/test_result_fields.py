@@ -74,6 +74,7 @@ def test_every_field_has_a_test_here(place):
         "weights", "support", "node_weights", "duals", "value", "gap", "consensus", "feasibility", "reg", "method",
         "status", "seconds", "iterations", "activations", "history", "messages", "bytes", "recording_seconds",
         "network", "snapshots", "node_errors", "node_gaps", "problem",
+        "objective", "measures",
     }  # fmt: skip
     assert {field.name for field in dataclasses.fields(result)} == tested
 
@@ -88,6 +89,8 @@ def test_the_barycenter_and_the_estimates(place, truth):
     assert result.support.points.shape == (25, 1)
     assert result.reg == REG
     assert result.method == "sinkhorn"
+    assert result.objective == "entropic"
+    assert result.measures is None
 
 
 def test_the_problem_has_measures_and_weights_for_plans(place, truth):

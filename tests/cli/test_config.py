@@ -42,6 +42,7 @@ data = ["a.csv", "folder"]
 tol = 0
 resume = true
 method = "sinkhorn"
+debias = true
 """
 
 
@@ -79,7 +80,7 @@ def test_every_key_can_be_set(tmp_path):
     np.testing.assert_array_equal(options.pop("support").points, bm.Support.regular(20, -3, 3).points)
     assert options == {
         "reg": 0.01, "relative_reg": True, "cost": "euclidean", "samples": 50, "max_iter": 7, "tol": 0.0, "seed": 3,
-        "precision": "float32", "method": "sinkhorn",
+        "precision": "float32", "method": "sinkhorn", "debias": True,
     }  # fmt: skip
     assert own.data == [tmp_path / "a.csv", tmp_path / "folder"]
     assert (own.columns, own.weight_column, own.by) == (["x", 2], "mass", "site")
@@ -272,6 +273,8 @@ batch = "growing:epsilon=0.1"
 record_every = 0.5
 reference = true
 snapshots = true
+masks = true
+debias = true
 animation = "html"
 """
 
@@ -329,7 +332,7 @@ def test_a_key_without_a_meaning_for_the_engine_is_refused_with_its_line(tmp_pat
     lines = {line.split(" = ")[0]: line for line in FULL_NETWORK.splitlines()} | {"workers": "workers = 2"}
     for key, one in Options.fields().items():
         places = one.metadata["places"]
-        if key in lines and key not in ("network", "reg"):
+        if key in lines and key not in ("network", "reg", *CommandOptions.fields()):
             text = NETWORK + lines[key] + "\n"
             if not places or engine in places:
                 assert key in network_config(tmp_path, text, engine=engine).options

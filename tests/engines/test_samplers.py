@@ -84,9 +84,9 @@ def test_draws_beyond_those_of_the_problem_are_certified_with_their_cost(monkeyp
     def with_outliers(mean, size, rng):
         return rng.normal(mean, 0.5, (size, 1)) + 40.0 * (rng.random((size, 1)) < 3e-5)
 
-    def watched(oracle, weights, x, log_p, p, costs):
+    def watched(oracle, weights, x, log_p, p, costs, debiasing):
         given.append(costs.largest)
-        return certify(oracle, weights, x, log_p, p, costs)
+        return certify(oracle, weights, x, log_p, p, costs, debiasing)
 
     measures, given = [partial(with_outliers, mean) for mean in (-1.0, 0.0, 2.0)], []
     monkeypatch.setattr("barymesh.engines.simulate.certify", watched)

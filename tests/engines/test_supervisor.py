@@ -22,7 +22,7 @@ def report(nodes, activations):
     rows = np.ones((len(nodes), 3))
     return Snapshot(
         nodes=np.array(nodes), weights=rows, duals=rows, values=rows[:, 0], errors=rows[:, 0], gaps=rows[:, 0],
-        tv_bounds=rows[:, 0], activations=activations,
+        tv_bounds=rows[:, 0], points=None, activations=activations,
         messages=2 * activations, bytes=200 * activations, stopped=False, seconds=1.0,
     )  # fmt: skip
 

@@ -87,7 +87,11 @@ def node_seconds(version: Version, folder: Path) -> float:
     (folder / "samples.csv").write_text("x\n-1\n0\n0.5\n")
     kit = folder / "made" / KITS / "a"
     began = time.perf_counter()
-    with running(version, ["-m", "barymesh", "node", str(kit), "--data", "samples.csv"], folder, cache=folder) as node:
+    # an older version does not ask
+    consent = ["--yes"] if version.own else []
+    with running(
+        version, ["-m", "barymesh", "node", str(kit), "--data", "samples.csv", *consent], folder, cache=folder
+    ) as node:
         while time.perf_counter() < began + PATIENCE:
             if (query(port) or {}).get("activations"):
                 return time.perf_counter() - began

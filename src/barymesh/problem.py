@@ -163,7 +163,7 @@ class Problem:
             columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
             nodes = [_on_columns(k, node, columns) for k, node in enumerate(nodes)]
         if free is not None:
-            chosen = _placeholder(free, nodes)
+            chosen = _unplaced(free, nodes)
         else:
             chosen = given or choose_support(
                 nodes, None if relative_reg else number, own=support is None, seed=seed, samples=samples
@@ -465,7 +465,7 @@ def measures_on(support: Support, cost: Cost, given: Any) -> list[Measure]:
     return [node if isinstance(node, Absent) else _on_columns(k, node, columns) for k, node in enumerate(nodes)]
 
 
-def _placeholder(free: FreeSupport, nodes: list[Measure]) -> Support:
+def _unplaced(free: FreeSupport, nodes: list[Measure]) -> Support:
     """A support of the right shape for points that have no place yet: their given start, or random draws."""
     known = next((k for k, node in enumerate(nodes) if node.dimension is not None), None)
     dimension = free.dimension or (None if known is None else nodes[known].dimension)

@@ -537,8 +537,8 @@ def _ask(lines: list[str]) -> str:
     typer.echo("Go on? [y/N] ", nl=False, err=True)
     answer = sys.stdin.readline().strip().lower()
     if answer not in ("y", "yes"):
-        said = f"The answer was {answer!r}" if answer else "There was no answer"
-        raise PrivacyError(f"{said}, so nothing was computed. Answer y, or agree beforehand with --yes.")
+        reply = f"The answer was {answer!r}" if answer else "There was no answer"
+        raise PrivacyError(f"{reply}, so nothing was computed. Answer y, or agree beforehand with --yes.")
     return "asked"
 
 

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import numpy as np
-
-from barymesh.errors import CostError, MeasureError
-from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
+from barymesh.errors import CostError
+from barymesh.measures.base import Floats, Unavailable
 
 
-class Absent(Measure):
+class Absent(Unavailable):
     """A measure of which only the ``label`` is known."""
 
     def __init__(self, label: str | None = None) -> None:
         self.label = label
 
     @property
-    def dimension(self) -> int | None:
-        return None
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        self._refuse()
-
-    def atoms(self, how: Discretisation) -> Atoms:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise MeasureError(
+    def reason(self) -> str:
+        return (
             "The measure is not here: files and pickles of results hold no data. Give the measures again, with None "
             "for those you do not have: result = result.with_measures([...])."
         )

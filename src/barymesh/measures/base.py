@@ -126,6 +126,25 @@ class Measure(ABC):
         """
 
 
+class Unavailable(Measure):
+    """A measure whose data are not here: what asks for them is refused, with the ``reason``."""
+
+    @property
+    @abstractmethod
+    def reason(self) -> str:
+        """Why, and what to do about it."""
+
+    @property
+    def dimension(self) -> int | None:
+        return None
+
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        raise MeasureError(self.reason)
+
+    def atoms(self, how: Discretisation) -> Atoms:
+        raise MeasureError(self.reason)
+
+
 def discretise(measures: list[Measure], how: Callable[[int], Discretisation]) -> list[Atoms]:
     """The atoms of every measure, ``how(k)`` those of measure k. Equal tables of points become one."""
     atoms = []

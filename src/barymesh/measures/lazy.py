@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from barymesh.errors import BarymeshError, MeasureError
-from barymesh.measures.base import Atoms, Discretisation, Floats, Measure
+from barymesh.measures.base import Unavailable
 
 
-class Lazy(Measure):
+class Lazy(Unavailable):
     """A measure that is loaded by the worker that hosts its node, never by the caller.
 
     Parameters
@@ -60,17 +58,8 @@ class Lazy(Measure):
             raise MeasureError(f"{self!r} cannot be loaded: {type(error).__name__}: {error}") from error
 
     @property
-    def dimension(self) -> int | None:
-        return None
-
-    def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        self._refuse()
-
-    def atoms(self, how: Discretisation) -> Atoms:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise MeasureError(
+    def reason(self) -> str:
+        return (
             f"{self!r} is loaded only by workers. Run it on a network with engine='processes' or engine='ray', with "
             "support= given, an absolute reg, and no reference."
         )

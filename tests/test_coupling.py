@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh import result as result_module
+from barymesh import coupling as coupling_module
 from barymesh.errors import AccuracyWarning, CostError, DimensionError, MeasureError, OptionError
 
 POINTS = np.linspace(-3, 4, 23)
@@ -132,7 +132,7 @@ def test_pot_finds_the_same_plan(seed, d, log_reg, weights):
 
 
 def test_large_plans_are_not_written_out(monkeypatch):
-    monkeypatch.setattr(result_module, "DENSE_ENTRIES", 400)
+    monkeypatch.setattr(coupling_module, "DENSE_ENTRIES", 400)
     rng = np.random.default_rng(0)
     image = bm.barycenter(rng.random((2, 6, 5)), reg=0.05)
     cloud = bm.barycenter([rng.normal(size=(30, 2)), rng.normal(size=(20, 2))], rng.normal(size=(15, 2)), reg=0.5)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.cost import Cost
+from barymesh.errors import OptionError
 from barymesh.measures.base import Atoms
 from barymesh.oracle.base import Floats, Oracle
 from barymesh.resources import memory
@@ -24,6 +25,9 @@ from barymesh.support.points import Support
 
 # entries of a plan that are computed at once
 BLOCK = 2**20
+# plans with more are not written out, unless that is asked for
+DENSE_ENTRIES = 2**22
+FORMS = ("dense", "sparse", "operator")
 # of the mass of a column, what a sparse plan may leave out
 LEFT_OUT = 1e-9
 # stands for log 0, as in the kernels
@@ -47,6 +51,21 @@ class Coupling:
     def on_grids(self) -> bool:
         """Whether products with the plan can be had axis by axis."""
         return self.cost.separable is not None and self.support.grid is not None and self.atoms.grid is not None
+
+    def written(self, form: str | None) -> Any:
+        """In this form, or in the one that fits its size."""
+        if form is not None and form not in FORMS:
+            raise OptionError(f"form is {form!r}; choose one of {', '.join(FORMS)}, or leave it out.")
+        if form is None:
+            large = np.prod(self.shape, dtype=float) > DENSE_ENTRIES
+            form = "dense" if not large else "operator" if self.on_grids else "sparse"
+        match form:
+            case "dense":
+                return self.dense()
+            case "sparse":
+                return self.sparse()
+            case _:
+                return self.operator()
 
     def dense(self) -> Floats:
         """The matrix ``(n, N)``."""

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from barymesh.errors import DimensionError, MeasureError, NetworkError, NumericalError
 from barymesh.measures import Empirical, Gaussian, Mixture
 from barymesh.methods.bures import Bures
-from barymesh.problem import Problem, checked_weights
+from barymesh.problem import Problem
+from barymesh.problem_input import checked_weights
 
 MOST_STEPS = 1000
 

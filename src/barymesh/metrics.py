@@ -39,3 +39,12 @@ def consensus_distance(node_weights: Floats, edges: NDArray[np.intp]) -> float:
     differences = np.empty(len(edges))
     kernels.squared_differences(np.ascontiguousarray(node_weights), np.ascontiguousarray(edges), differences)
     return float(differences.sum())
+
+
+def tv_bound(gap: float, reg: float, *, debias: bool = False) -> float:
+    """A bound on the total variation to the barycenter of a measure whose objective exceeds the best by ``gap`` at
+    most: ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm; NaN if
+    the gap is not known. The debiased objective is not, and the bound is 1."""
+    if debias:
+        return 1.0 if gap == gap else np.nan
+    return float(np.fmin(1.0, np.sqrt(max(gap, 0.0) / (2.0 * reg)))) if gap == gap else np.nan

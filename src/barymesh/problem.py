@@ -10,25 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh import readers as read
-from barymesh.checks import is_array, normalised
+from barymesh.checks import is_array
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import (
     AccuracyWarning,
     BarymeshError,
-    CostError,
-    DimensionError,
-    MeasureError,
     OptionError,
     RegularisationError,
-    SupportError,
-    WeightError,
     warn,
 )
 from barymesh.estimates import Work, largest_cost, median_cost, share_outside, spacing_too_wide, work
 from barymesh.measures import (
     Atoms,
     Discretisation,
-    Distribution,
     Empirical,
     Histogram,
     Image,
@@ -39,11 +33,21 @@ from barymesh.measures import (
 from barymesh.measures.absent import Absent, absent_cost
 from barymesh.measures.base import draw
 from barymesh.measures.lazy import Lazy
+from barymesh.problem_input import (
+    check_dimensions,
+    check_symmetric,
+    checked_weights,
+    common_names,
+    exact_measures,
+    lives_on,
+    measures_on,
+    on_columns,
+    unplaced,
+)
 from barymesh.random import addressed_generator
 from barymesh.resources import memory
-from barymesh.subsample import evenly
 from barymesh.support.choice import choose_support
-from barymesh.support.free import START, FreeSupport, draws_for, kmeans_plus_plus, normal_draws
+from barymesh.support.free import START, FreeSupport, draws_for, kmeans_plus_plus
 from barymesh.support.points import Support
 
 if TYPE_CHECKING:
@@ -60,8 +64,6 @@ DRAWS = 256
 MUCH_OUTSIDE, MUCH_OF_ONE = 0.1, 0.5
 # arrays of the size (measures, support) that a solve holds at once, the acceleration's history counted as half
 ARRAYS_HELD = 12
-# points of the support between which a cost is looked at, and the relative difference that is rounding
-SYMMETRY_POINTS, SYMMETRY = 200, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,22 +159,22 @@ class Problem:
         if free is not None and isinstance(measures, list | tuple):
             # where points move, a table can only be samples, in however many dimensions
             measures = [Empirical(one) if is_array(one) and np.ndim(one) == 2 else one for one in measures]
-        nodes = _exact(as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None))
+        nodes = exact_measures(as_measures(measures, given, histograms_have_cost=moving.matrix_given is not None))
         masses = checked_weights(weights, nodes)
         if moving.matrix_given is not None:
             columns = np.arange(moving.matrix_given.shape[1], dtype=float)[:, None]
-            nodes = [_on_columns(k, node, columns) for k, node in enumerate(nodes)]
+            nodes = [on_columns(k, node, columns) for k, node in enumerate(nodes)]
         if free is not None:
-            chosen = _unplaced(free, nodes)
+            chosen = unplaced(free, nodes)
         else:
             chosen = given or choose_support(
                 nodes, None if relative_reg else number, own=support is None, seed=seed, samples=samples
             )
         if moving.matrix_given is None:
-            _check_dimensions(nodes, chosen)
+            check_dimensions(nodes, chosen)
         else:
             moving.check_shape(chosen.size, moving.matrix_given.shape[1])
-        names = _common_names(nodes)
+        names = common_names(nodes)
         if names and not chosen.names:
             chosen = chosen.named(names)
         drawn = sum(node.sampled_only for node in nodes)
@@ -204,7 +206,7 @@ class Problem:
                     "debias=True needs a support whose points stay, and those of a FreeSupport move. Leave out debias, "
                     "or give points or a grid."
                 )
-            _check_symmetric(moving, chosen)
+            check_symmetric(moving, chosen)
         if relative_reg:
             placed = problem
             if free is not None:
@@ -224,7 +226,7 @@ class Problem:
         if self.cost.matrix_given is not None or self.free is not None:
             return
         # measures on the very points of the support have nothing between them that could be missed
-        between = not all(_lives_on(self.support, measure) for measure in self.measures)
+        between = not all(lives_on(self.support, measure) for measure in self.measures)
         if between and self.cost.squared and spacing_too_wide(self.support, self.reg):
             warn(
                 f"The spacing of the support, {self.support.spacing:.2g}, exceeds sqrt(reg) = {np.sqrt(self.reg):.2g}, "
@@ -425,7 +427,7 @@ class Problem:
         if self.support.size < 2 or self.free is not None:
             return {}
         return {
-            k: 0.0 if _lives_on(self.support, measure) else share_outside(*self._located(k), self.support, margin)
+            k: 0.0 if lives_on(self.support, measure) else share_outside(*self._located(k), self.support, margin)
             for k, measure in enumerate(self.measures)
             if not isinstance(measure, Lazy | Absent)
         }
@@ -452,140 +454,3 @@ def support_cost(problem: Problem) -> float:
     """The largest cost between two points of the support, which every node knows; of a cost matrix its largest
     entry."""
     return problem.cost.largest(problem.support, problem.support.points)
-
-
-def measures_on(support: Support, cost: Cost, given: Any) -> list[Measure]:
-    """The measures that a user gives for a problem with this support and this cost."""
-    matrix = cost.matrix_given
-    nodes = _exact(as_measures(list(given), support, histograms_have_cost=matrix is not None))
-    if matrix is None:
-        _check_dimensions(nodes, support)
-        return nodes
-    columns = np.arange(matrix.shape[1], dtype=float)[:, None]
-    return [node if isinstance(node, Absent) else _on_columns(k, node, columns) for k, node in enumerate(nodes)]
-
-
-def _unplaced(free: FreeSupport, nodes: list[Measure]) -> Support:
-    """A support of the right shape for points that have no place yet: their given start, or random draws."""
-    known = next((k for k, node in enumerate(nodes) if node.dimension is not None), None)
-    dimension = free.dimension or (None if known is None else nodes[known].dimension)
-    if dimension is None:
-        raise SupportError(
-            "No measure shows how many dimensions the free support has. Give it dimension=, or points= to start from."
-        )
-    points = normal_draws(free, dimension) if free.points is None else free.points
-    return Support.scattered(points, reason=f"{free.n} points that moved from their start")
-
-
-def _check_symmetric(cost: Cost, support: Support) -> None:
-    """A debiased barycenter is transported to itself: costs between the points of the support must be known, and the
-    same both ways."""
-    given = cost.matrix_given
-    if given is not None and given.shape[0] != given.shape[1]:
-        raise CostError(
-            f"A debiased barycenter needs the costs between the points of its support; the cost matrix has shape "
-            f"{given.shape}. Give the square matrix of points that the barycenter and the measures share, or leave out "
-            "debias."
-        )
-    if given is None and cost.function is None:
-        return
-    some = support.points[evenly(support.size, SYMMETRY_POINTS)]
-    costs = given if given is not None else cost.matrix(some, some)
-    apart = np.abs(costs - costs.T)
-    if apart.max(initial=0.0) > SYMMETRY * costs.max(initial=0.0):
-        k, j = np.unravel_index(apart.argmax(), apart.shape)
-        raise CostError(
-            f"A debiased barycenter needs a cost that is the same both ways; between two points of the support it is "
-            f"{costs[k, j]:.6g} one way and {costs[j, k]:.6g} the other. Make it symmetric, or leave out debias."
-        )
-
-
-def _lives_on(support: Support, measure: Measure) -> bool:
-    """Whether the measure is given by masses on the points of the support."""
-    if isinstance(measure, Image):
-        return measure.grid == support.grid
-    if not isinstance(measure, Histogram | Empirical):
-        return False
-    return measure.points is None or measure.points is support.points or np.array_equal(measure.points, support.points)
-
-
-def _exact(measures: list[Measure]) -> list[Measure]:
-    """Distributions as the Gaussians or masses that they are."""
-    return [(isinstance(measure, Distribution) and measure.exact) or measure for measure in measures]
-
-
-def _common_names(nodes: list[Measure]) -> tuple[str, ...] | None:
-    """What the measures call their coordinates, if all that have names for them agree."""
-    named = [(k, node.names) for k, node in enumerate(nodes) if isinstance(node, Empirical) and node.names]
-    if not named:
-        return None
-    first, names = named[0]
-    for k, others in named[1:]:
-        if sorted(others) == sorted(names) and others != names:
-            raise MeasureError(
-                f"Measure {k} has the coordinates {', '.join(others)}, measure {first} has {', '.join(names)}: the "
-                "same in another order. Read both in one order, with columns= (on the command line --columns)."
-            )
-    return names if all(others == names for _, others in named) else None
-
-
-def checked_weights(weights: ArrayLike | str | None, measures: list[Measure], *, zero: bool = False) -> Floats:
-    """The weights of the measures, with sum 1. ``zero``: whether some may be 0."""
-    count = len(measures)
-    if weights is None:
-        return np.full(count, 1.0 / count)
-    given = read.weights("weights", weights)
-    values = _sizes(measures) if isinstance(given, str) else given
-    if values.shape != (count,):
-        raise WeightError(f"There are {count} measures, but weights has shape {values.shape}; give one weight each.")
-    good = np.isfinite(values) & (values > 0) | (zero and (values == 0) & (values.max() > 0))
-    bad = np.flatnonzero(~good)
-    if bad.size:
-        if values[bad[0]] == 0:
-            raise WeightError(
-                f"The weight of measure {bad[0]} is 0, so it would play no part. Leave out the measure (on the command "
-                "line its file) and its weight."
-            )
-        raise WeightError(f"The weight of measure {bad[0]} is {values[bad[0]]}; weights must be positive and finite.")
-    return normalised(values)
-
-
-def _sizes(measures: list[Measure]) -> Floats:
-    """The number of records of every measure."""
-    unknown = [k for k, measure in enumerate(measures) if measure.records is None]
-    if unknown:
-        raise WeightError(
-            f"weights={read.SIZE!r} counts records, and measure {unknown[0]} has none to count: it is a "
-            f"{type(measures[unknown[0]]).__name__}, not samples. Give the weights as numbers."
-        )
-    return np.array([measure.records for measure in measures], dtype=float)
-
-
-def _on_columns(position: int, node: Measure, columns: Floats) -> Measure:
-    """With a cost matrix, histograms are masses on its columns."""
-    if not isinstance(node, Histogram) or node.points is not None:
-        raise MeasureError(
-            f"Measure {position}: a precomputed cost needs histograms on its columns, not {type(node).__name__}. "
-            "Write barymesh.Histogram(masses)."
-        )
-    if node.masses.size != len(columns):
-        raise MeasureError(
-            f"Measure {position}: the histogram has {node.masses.size} entries, but the cost matrix {len(columns)} "
-            f"columns; give one mass for each column."
-        )
-    return Histogram(node.masses, columns)
-
-
-def _check_dimensions(nodes: list[Measure], support: Support) -> None:
-    for position, node in enumerate(nodes):
-        if isinstance(node, Histogram) and node.points is None and node.masses.size != support.size:
-            raise MeasureError(
-                f"Measure {position}: a histogram with {node.masses.size} masses does not fit the support's "
-                f"{support.size} points. "
-                "Give it points= of its own, or another support."
-            )
-        if node.dimension is not None and node.dimension != support.dimension:
-            raise DimensionError(
-                f"Measure {position} lives in {node.dimension} dimensions, the support in {support.dimension}. They "
-                f"must agree."
-            )

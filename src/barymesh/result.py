@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,55 +12,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barymesh.checks import as_floats, whole_number
-from barymesh.cost import Cost, CostLike
+from barymesh.cost import CostLike
 from barymesh.errors import (
-    AccuracyWarning,
-    BarymeshError,
     DimensionError,
-    FileError,
-    MeasureError,
     OptionError,
     SupportError,
-    warn,
 )
 from barymesh.history import History
-from barymesh.io.atomic import replacing
-from barymesh.io.npz import read_npz
-from barymesh.measures.absent import Absent, absent_cost
 from barymesh.measures.base import draw
-from barymesh.measures.lazy import Lazy
+from barymesh.metrics import tv_bound
 from barymesh.network.topology import Network
-from barymesh.problem import Problem, measures_on
+from barymesh.problem import Problem
+from barymesh.result_measures import coupling_of, known_problem, number_of, with_measures
 from barymesh.status import Status
-from barymesh.support.points import Support, grid_values, stored_support
+from barymesh.support.points import Support
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
 
-    from barymesh.coupling import Coupling
     from barymesh.transport_map import TransportMap
     from barymesh.viz.figure import Figure
 
 Floats = NDArray[np.float64]
 FORMAT = 2
-
-
-# the summary has the times at which the total variation to the true barycenter fell to these levels
-LEVELS = (0.1, 0.01, 0.001)
-# plans with more entries are not written out, unless that is asked for
-DENSE_ENTRIES = 2**22
-FORMS = ("dense", "sparse", "operator")
-# measures given again whose estimates are farther from those kept (L1) are probably others
-OTHER_MEASURES = 0.02
-
-
-def tv_bound(gap: float, reg: float, *, debias: bool = False) -> float:
-    """A bound on the total variation to the barycenter of a measure whose objective exceeds the best by ``gap`` at
-    most: ``sqrt(gap / (2 reg))``, since the objective is strongly convex with modulus ``reg`` in the L1 norm; NaN if
-    the gap is not known. The debiased objective is not, and the bound is 1."""
-    if debias:
-        return 1.0 if gap == gap else np.nan
-    return float(np.fmin(1.0, np.sqrt(max(gap, 0.0) / (2.0 * reg)))) if gap == gap else np.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,19 +213,7 @@ class Result:
         >>> plan.shape, plan.sum(axis=0).round(3)
         ((3, 3), array([0.5, 0. , 0.5]))
         """
-        coupling = self._coupling(self._number(measure))
-        if form is not None and form not in FORMS:
-            raise OptionError(f"form is {form!r}; choose one of {', '.join(FORMS)}, or leave it out.")
-        if form is None:
-            large = np.prod(coupling.shape, dtype=float) > DENSE_ENTRIES
-            form = "dense" if not large else "operator" if coupling.on_grids else "sparse"
-        match form:
-            case "dense":
-                return coupling.dense()
-            case "sparse":
-                return coupling.sparse()
-            case _:
-                return coupling.operator()
+        return coupling_of(self, number_of(self, measure)).written(form)
 
     def map(self, measure: int | str) -> TransportMap:
         """A function that moves points of one of the measures to the barycenter, and back.
@@ -280,14 +241,14 @@ class Result:
         """
         from barymesh.transport_map import TransportMap
 
-        number = self._number(measure)
-        problem = self._known_problem()
+        number = number_of(self, measure)
+        problem = known_problem(self)
         if problem.cost.matrix_given is not None:
             raise OptionError(
                 "The cost is a matrix, which has no place for new points. Use result.plan(i), which says where the "
                 "points of its columns go."
             )
-        find = partial(self._coupling, number)
+        find = partial(coupling_of, self, number)
         return TransportMap(self.support, problem.cost, self.reg, self.duals[number], find)
 
     def cost(self, measure: int | str) -> float:
@@ -303,7 +264,7 @@ class Result:
         float
             ``sum_lk plan[l, k] cost[l, k]``, without the entropy that is part of ``value``.
         """
-        return self._coupling(self._number(measure)).mean_cost()
+        return coupling_of(self, number_of(self, measure)).mean_cost()
 
     def sample(self, size: int, seed: int = 0) -> Floats:
         """Independent draws from the barycenter.
@@ -388,66 +349,7 @@ class Result:
         Result
             With ``problem.measures``.
         """
-        known = self._known_problem()
-        given = list(measures)
-        if len(given) != len(self.duals):
-            raise MeasureError(
-                f"The result is a barycenter of {len(self.duals)} measures, and {len(given)} were given. Give all in "
-                "their order, with None for those that are not at hand."
-            )
-        labelled = [Absent(label) if one is None else one for one, label in zip(given, self.labels, strict=True)]
-        moving = known.cost if cost is None else Cost(cost)
-        problem = replace(known, measures=measures_on(self.support, moving, labelled), cost=moving)
-        result = replace(self, problem=problem)
-        for i, measure in enumerate(problem.measures):
-            if not isinstance(measure, Absent):
-                apart = float(np.abs(result._coupling(i).row_sums() - self.node_weights[i]).sum())
-                if apart > OTHER_MEASURES:
-                    warn(
-                        f"With measure {i} the potentials of the result give an estimate at an L1 distance of "
-                        f"{apart:.2g} from the one it has. Give the measures in the order, and with the cost, with "
-                        "which it was computed.",
-                        AccuracyWarning,
-                    )
-        return result
-
-    def _number(self, measure: int | str) -> int:
-        count = len(self.duals)
-        if isinstance(measure, str):
-            known = [label for label in self.labels if label is not None]
-            if known.count(measure) != 1:
-                raise MeasureError(
-                    f"{known.count(measure) or 'No'} measures are called {measure!r}. "
-                    + (f"Their labels are {', '.join(known)}." if known else "They have no labels; give a number.")
-                )
-            return self.labels.index(measure)
-        number = whole_number("The number of a measure", measure)
-        if not -count <= number < count:
-            raise MeasureError(f"There is no measure {number}: the result has {count}, numbered from 0.")
-        return number % count
-
-    def _known_problem(self) -> Problem:
-        if self.problem is None:
-            raise MeasureError(
-                "This result does not know its problem: it was written by an older version, or found without one. "
-                "Compute it again, with barymesh.barycenter(..., start=result)."
-            )
-        return self.problem
-
-    def _coupling(self, number: int) -> Coupling:
-        from barymesh.coupling import Coupling
-
-        problem = self._known_problem()
-        if isinstance(problem.measures[number], Lazy):
-            raise MeasureError(
-                f"Measure {number}: {problem.measures[number]!r} stayed with its node. Where it is at hand, use "
-                "result.with_measures([...]), with None for the others."
-            )
-        try:
-            atoms = problem.atoms_of(number)
-        except BarymeshError as error:
-            raise type(error)(f"Measure {number}: {error}") from error
-        return Coupling(atoms, self.support, problem.cost, self.reg, self.duals[number])
+        return with_measures(self, measures, cost)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles hold no data of the measures, as files do not."""
@@ -485,14 +387,9 @@ class Result:
         matplotlib.animation.FuncAnimation
             The animation; a notebook shows ``animation.to_jshtml()``.
         """
-        from barymesh.viz.animation import animate, check_kind, save_animation
+        from barymesh.viz.animation import animate, saved
 
-        if path is not None:
-            check_kind(Path(path))
-        animation = animate(self, frames=frames, fps=fps)
-        if path is not None:
-            save_animation(animation, Path(path), fps)
-        return animation
+        return saved(lambda: animate(self, frames=frames, fps=fps), path, fps)
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the result as plain Python values.
@@ -506,49 +403,9 @@ class Result:
         dict
             Ready for ``json.dumps``.
         """
-        return {
-            "status": self.status.name,
-            "message": self.message,
-            "success": self.success,
-            "method": self.method,
-            "objective": self.objective,
-            "measures": self.measures or int(self.node_weights.shape[0]),
-            "support": repr(self.support),
-            "support_reason": self.support.reason,
-            "reg": self.reg,
-            "value": self.value,
-            "gap": self.gap,
-            "tv_bound": self.tv_bound,
-            "consensus": self.consensus,
-            "feasibility": self.feasibility,
-            "iterations": self.iterations,
-            "activations": self.activations,
-            "seconds": self.seconds,
-            "recording_seconds": self.recording_seconds,
-            "messages": self.messages,
-            "bytes": self.bytes,
-            **self._network_summary(),
-        }
+        from barymesh.summary import summary
 
-    def _network_summary(self) -> dict[str, Any]:
-        if self.network is None:
-            return {}
-        ends: dict[str, float] = {
-            name: float(self.history[name][-1])
-            for name in ("time", "tv", "dual_error")
-            if name in self.history.columns and len(self.history)
-        }
-        known = {name: value for name, value in ends.items() if np.isfinite(value)}
-        return {"network": repr(self.network), **known, **({"until": self._until()} if "tv" in known else {})}
-
-    def _until(self) -> dict[str, dict[str, float] | None]:
-        columns = ("time", "messages", "bytes")
-        found: dict[str, dict[str, float] | None] = {}
-        for level in LEVELS:
-            there = np.flatnonzero(self.history["tv"] <= level)
-            row = {name: float(self.history[name][there[0]]) for name in columns} if there.size else None
-            found[f"{level:g}"] = row
-        return found
+        return summary(self)
 
     def save(self, path: str | Path, *, private: bool = False) -> Path:
         """Write everything to one ``.npz`` file, replacing an old one only when the new one is complete.
@@ -565,53 +422,9 @@ class Result:
         pathlib.Path
             The file written.
         """
-        target = Path(path)
-        if target.suffix != ".npz":
-            target = target.with_name(target.name + ".npz")
-        header = {
-            "format": FORMAT,
-            "status": self.status.name,
-            "method": self.method,
-            "objective": self.objective,
-            "reason": self.support.reason,
-            "names": self.support.names,
-            "grid": grid_values(self.support),
-            "network": self.network and [self.network.size, self.network.name],
-            "problem": self.problem and _problem_values(self.problem),
-            "measures": self.measures,
-        }
-        numbers = {
-            name: getattr(self, name)
-            for name in (
-                "value",
-                "gap",
-                "consensus",
-                "feasibility",
-                "reg",
-                "iterations",
-                "activations",
-                "seconds",
-                "recording_seconds",
-                "messages",
-                "bytes",
-            )
-        }
-        columns = {f"history_{name}": column for name, column in self.history.columns.items()}
-        optional = {"snapshots": self.snapshots, "node_errors": self.node_errors, "node_gaps": self.node_gaps}
-        extra = {name: array for name, array in optional.items() if array is not None}
-        with replacing(target, private=private) as file:
-            np.savez_compressed(
-                file,
-                header=np.array(json.dumps({**header, **numbers})),
-                weights=self.weights,
-                points=self.support.points,
-                node_weights=self.node_weights,
-                duals=self.duals,
-                **_network_arrays(self.network),  # type: ignore[arg-type]
-                **extra,  # type: ignore[arg-type]
-                **columns,  # type: ignore[arg-type]
-            )
-        return target
+        from barymesh.result_file import save
+
+        return save(self, Path(path), private=private)
 
     @staticmethod
     def load(path: str | Path) -> Result:
@@ -627,44 +440,9 @@ class Result:
         Result
             The same as was saved.
         """
-        try:
-            arrays: dict[str, Any] = read_npz(Path(path))
-            header = json.loads(str(arrays.pop("header")))
-            version, grid, reason = header.pop("format"), header.pop("grid"), header.pop("reason")
-            names = header.pop("names", None)
-            if version != FORMAT:
-                raise FileError(
-                    f"{path} has result format {version}; this version of barymesh reads format {FORMAT}. "
-                    "Read it with the version that wrote it."
-                )
-            points = arrays.pop("points")
-            support = stored_support(grid, points, reason=reason)
-            network = header.pop("network", None)
-            links = {name: arrays.pop(name) for name in list(arrays) if name.startswith("network_")}
-            history = {name: arrays.pop(name) for name in list(arrays) if name.startswith("history_")}
-            status = Status[header.pop("status")]
-            problem = header.pop("problem", None)
-            fields: dict[str, Any] = {**arrays, **header}
-            support = support.named(names)
-            return Result(
-                support=support,
-                problem=problem and _stored_problem(problem, support, header["reg"]),
-                status=status,
-                network=network and _stored_network(network, links),
-                history=History({name.removeprefix("history_"): column for name, column in history.items()}),
-                **fields,
-            )
-        except FileNotFoundError as error:
-            raise FileError(
-                f"There is no file {path}. Name one that Result.save wrote; on the command line, begin without resume."
-            ) from error
-        except FileError:
-            raise
-        except Exception as error:  # zipfile, zlib, json and missing or unknown fields share no base
-            raise FileError(
-                f"{path} is damaged, not a result of barymesh, or may not be opened ({error}). Get it from a copy, or "
-                "compute it again."
-            ) from error
+        from barymesh.result_file import load
+
+        return load(Path(path))
 
     def __repr__(self) -> str:
         n, m = self.weights.size, self.measures or self.node_weights.shape[0]
@@ -676,42 +454,3 @@ class Result:
         from barymesh.viz.html import result_as_html
 
         return result_as_html(self)
-
-
-def _problem_values(problem: Problem) -> dict[str, Any]:
-    """What a file keeps of a problem: everything but data."""
-    kept = problem.without_data()
-    return {
-        "weights": kept.weights.tolist(),
-        "cost": kept.cost.name if kept.cost.function is None else None,
-        "labels": [measure.label for measure in kept.measures],
-        "seed": kept.seed,
-        "samples": kept.samples,
-        "precision": kept.precision,
-    }
-
-
-def _stored_problem(values: dict[str, Any], support: Support, reg: float) -> Problem:
-    labels, cost, weights = values.pop("labels"), values.pop("cost"), values.pop("weights")
-    return Problem(
-        measures=[Absent(label) for label in labels],
-        support=support,
-        cost=Cost(absent_cost if cost is None else cost),
-        reg=reg,
-        weights=np.array(weights, dtype=float),
-        **values,
-    )
-
-
-def _network_arrays(network: Network | None) -> dict[str, NDArray[Any]]:
-    """The arrays of a network, beside its size and name; the positions of its nodes only if they are known already."""
-    if network is None:
-        return {}
-    arrays = {"edges": network.edges, "weights": network.weights, "positions": network.known_positions}
-    return {f"network_{name}": array for name, array in arrays.items() if array is not None}
-
-
-def _stored_network(size_and_name: tuple[int, str], links: dict[str, NDArray[Any]]) -> Network:
-    size, name = size_and_name
-    parts = {part.removeprefix("network_"): array for part, array in links.items()}
-    return Network(size, parts.pop("edges"), name=name, connected=False, **parts)

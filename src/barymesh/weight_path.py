@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from barymesh.checks import whole_number
 from barymesh.errors import OptionError, WeightError
 from barymesh.options import EXACT, Options, check_places
-from barymesh.problem import Problem, checked_weights
+from barymesh.problem import Problem
+from barymesh.problem_input import checked_weights
 from barymesh.result import Result
 from barymesh.status import Status
 
@@ -91,15 +92,10 @@ class BarycenterPath(Sequence[Result]):
         matplotlib.animation.FuncAnimation
             The animation; a notebook shows ``animation.to_jshtml()``.
         """
-        from barymesh.viz.animation import check_kind, save_animation
+        from barymesh.viz.animation import saved
         from barymesh.viz.path_plot import animate_path
 
-        if path is not None:
-            check_kind(Path(path))
-        animation = animate_path(self.results, self.weights, fps=fps)
-        if path is not None:
-            save_animation(animation, Path(path), fps)
-        return animation
+        return saved(lambda: animate_path(self.results, self.weights, fps=fps), path, fps)
 
 
 def path(

@@ -29,8 +29,8 @@ from barymesh.engines.node_memory import NodeMemory
 from barymesh.engines.socket_transport import SocketTransport
 from barymesh.errors import NumericalError, OptionError
 from barymesh.io.slot_file import SlotFile
+from barymesh.metrics import tv_bound
 from barymesh.problem import Problem
-from barymesh.result import tv_bound
 from barymesh.transport.admission import Tolerance
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links

@@ -108,6 +108,16 @@ def animate(result: Result, *, frames: int | None, fps: int) -> FuncAnimation:
     return FuncAnimation(figure, show, frames=most, interval=1000 / whole_number("fps", fps, 1), blit=False)
 
 
+def saved(make: Callable[[], FuncAnimation], path: str | Path | None, fps: int) -> FuncAnimation:
+    """The animation, also in a file if there is a path, whose kind is checked before any work."""
+    if path is None:
+        return make()
+    check_kind(Path(path))
+    animation = make()
+    save_animation(animation, Path(path), fps)
+    return animation
+
+
 def save_animation(animation: FuncAnimation, path: Path, fps: int) -> None:
     """Write a .gif, a .mp4 or a page .html that needs nothing else. An old file is replaced only by a whole one."""
     check_kind(path)

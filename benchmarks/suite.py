@@ -19,7 +19,19 @@ from benchmarks.machine import machine
 from benchmarks.page import page
 from benchmarks.parts import Benchmark, Part
 
-NAMES = ("start", "busy", "kernels", "exact", "debiased", "simulation", "event_loop", "network", "growth", "peers")
+NAMES = (
+    "start",
+    "busy",
+    "kernels",
+    "exact",
+    "debiased",
+    "simulation",
+    "event_loop",
+    "network",
+    "unregularised",
+    "growth",
+    "peers",
+)
 RESULTS, PAGE = "latest.json", "latest.md"
 FIGURE_SIZE = (8.0, 5.0)
 

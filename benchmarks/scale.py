@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from barymesh.core.tree import HEADER
 from barymesh.engines.delivery import LARGE_POOL_ROOM
-from barymesh.methods.rounds import Order, Rounds
+from barymesh.methods.orders import Order
+from barymesh.methods.rounds import Rounds
 from barymesh.transport.wire import frame_bytes
 from benchmarks.parts import Row
 from benchmarks.tables import table

@@ -146,7 +146,7 @@ class Victim:
     def stand(self, header: np.ndarray, sender: int) -> None:
         """A place in the tree that is possible for the sender."""
         algorithm = self.runtime.host.algorithm
-        keys, around = algorithm.ranks, self.graph.neighbours_of(sender)
+        keys, around = algorithm.checks.ranks, self.graph.neighbours_of(sender)
         roots = [k for k in range(self.graph.size) if keys[k] < keys[sender]]
         if not roots or self.rng.random() < 0.2:
             header[tree.ROOT], header[tree.DISTANCE], header[tree.PARENT] = keys[sender], 0.0, sender

@@ -28,7 +28,7 @@ import numpy as np
 import zmq
 
 from barymesh.core import tree
-from barymesh.methods.rounds import Order
+from barymesh.methods.orders import Order
 from barymesh.peers.node import STATE
 from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.keys import KeyPair

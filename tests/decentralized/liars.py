@@ -15,7 +15,7 @@ import barymesh as bm
 from barymesh.core import tree
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Pace, Place, Runtime, hosted_algorithm
-from barymesh.methods.rounds import Order
+from barymesh.methods.orders import Order
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
 from barymesh.transport.keys import KeyPair

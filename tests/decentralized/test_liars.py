@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barymesh.core import kernels, tree
 from barymesh.methods.base import LARGEST
-from barymesh.methods.rounds import Order
+from barymesh.methods.orders import Order
 from barymesh.network import Network, as_network
 from tests.decentralized.liars import POINTS, Society
 from tests.frames import attack

@@ -12,7 +12,8 @@ from scipy.special import logsumexp, softmax
 
 import barymesh as bm
 from barymesh.core import tree
-from barymesh.methods.rounds import Order, Rounds
+from barymesh.methods.orders import Order
+from barymesh.methods.rounds import Rounds
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport import wire

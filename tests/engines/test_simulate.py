@@ -13,7 +13,8 @@ from barymesh.core import tree
 from barymesh.decentralized.build import choose_step, smoothness
 from barymesh.errors import DriftWarning, FileError, NetworkError, NumericalError
 from barymesh.gradients.batch_size import GrowingBatch
-from barymesh.methods.rounds import Order, Rounds
+from barymesh.methods.orders import Order
+from barymesh.methods.rounds import Rounds
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, Loss, Periodic, Poisson

@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from barymesh.core import tree
-from barymesh.methods.rounds import Order
+from barymesh.methods.orders import Order
 from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.wire import VERSION, VERSIONS, encode

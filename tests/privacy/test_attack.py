@@ -17,7 +17,7 @@ from barymesh.decentralized.host import Host
 from barymesh.decentralized.masks.round import Round
 from barymesh.decentralized.masks.streams import Masks, _stream
 from barymesh.decentralized.transport import MemoryTransport
-from barymesh.methods.rounds import Order
+from barymesh.methods.orders import Order
 from barymesh.network import as_network
 from barymesh.problem import Problem
 

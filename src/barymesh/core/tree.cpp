@@ -1,6 +1,6 @@
 // How a node of the spanning tree chooses its parent, and the sums over its children.
 //
-// A message is a header, the sums over the sender's subtree, and the root's last target: see tree.py. The rules are
+// A message is a header, the sums over the sender's subtree, and the root's last target: see decentralized/tree. The rules are
 // written in plain Python in tests/decentralized/plain_tree.py, and a test compares the two.
 #include "random.h"
 #include "threads.h"

@@ -1,4 +1,4 @@
-// The state of a spanning tree's nodes, and the header of their messages; tree.py explains the fields.
+// The state of a spanning tree's nodes, and the header of their messages; decentralized/tree explains the fields.
 #pragma once
 
 #include "arrays.h"

@@ -25,7 +25,8 @@ from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS, WITHOUT_STEP
 from barymesh.methods.debiased import DebiasedRounds
 from barymesh.methods.free_support import FreeSupportMethod
-from barymesh.methods.rounds import Rounds, needs_rounds
+from barymesh.methods.rounds import Rounds
+from barymesh.methods.stages import needs_rounds
 from barymesh.network.topology import Network
 from barymesh.problem import Problem
 

@@ -18,7 +18,8 @@ from barymesh.exact.small_reg import LOOK, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
 from barymesh.methods.debiasing import Debiasing, debiasing_of
-from barymesh.methods.rounds import STAGE_ERROR, needs_rounds
+from barymesh.methods.rounds import STAGE_ERROR
+from barymesh.methods.stages import needs_rounds
 from barymesh.metrics import consensus_error
 from barymesh.oracle.base import Oracle
 from barymesh.oracle.bounds import ProductCosts

@@ -44,8 +44,8 @@ def _by_stages(method: Rounds, max_iter: int, tol: float, callback: Watch | None
         last = stage == method.last_stage
         done = sum(some.size for some in errors)
         found = solve(
-            method.oracle(stage), weights, max_iter=max_iter - done, tol=tol if last else STAGE_ERROR, start=x,
-            callback=callback, before=before + done,
+            method.transports.oracle(stage), weights, max_iter=max_iter - done, tol=tol if last else STAGE_ERROR,
+            start=x, callback=callback, before=before + done,
         )  # fmt: skip
         errors.append(found.errors)
         duals.append(found.duals if last else np.full(found.iterations, np.nan))
@@ -60,7 +60,7 @@ def _at_last_reg(method: Rounds, found: Solution, stage: int, errors: Floats, du
     x, weights = found.x * (method.regs[stage] / method.regs[-1]), method.problem.weights
     status = found.status
     if stage < method.last_stage:
-        value, log_p = method.oracle(method.last_stage).evaluate(x)
+        value, log_p = method.transports.oracle(method.last_stage).evaluate(x)
         mean = weights @ log_p
         p = np.exp(mean - mean.max())
         p /= p.sum()

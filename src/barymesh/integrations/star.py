@@ -32,7 +32,8 @@ from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.measures.absent import Absent
 from barymesh.methods.base import UNKNOWN_ERROR
 from barymesh.methods.convergence import remaining_distance
-from barymesh.methods.rounds import Report, Rounds
+from barymesh.methods.orders import Report
+from barymesh.methods.rounds import Rounds
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status

@@ -25,7 +25,8 @@ from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import Answer, Floats
 from barymesh.methods.debiasing import Debiasing
 from barymesh.methods.entropic import EntropicState
-from barymesh.methods.rounds import CERTIFIED, FIXED_POINT, Phase, Report, Rounds, RoundsState
+from barymesh.methods.orders import Phase, Report, RoundsState
+from barymesh.methods.rounds import CERTIFIED, FIXED_POINT, Rounds
 from barymesh.problem import Problem
 
 # the nodes agree if their distance is this share of the error of f, or this small

@@ -31,8 +31,7 @@ on the objective of q, and goes to all nodes with the last target.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +40,10 @@ from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import LARGEST, UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.methods.entropic import Entropic, EntropicState
-from barymesh.methods.response import Response
-from barymesh.methods.self_transport import SelfTransport
-from barymesh.oracle.base import Oracle
+from barymesh.methods.orders import Order, Phase, Report, RoundsState
+from barymesh.methods.stages import needs_rounds, stages
+from barymesh.methods.transports import LEAST_DAMPING, Transports
 from barymesh.oracle.bounds import transport_bounds
-from barymesh.oracle.groups import build_oracle
 from barymesh.problem import Problem, support_cost
 
 # matrices are sent on supports of so many points at most, and if all nodes together send so many numbers
@@ -54,16 +52,11 @@ MATRIX_POINTS, MATRIX_NUMBERS = 128, 4_000_000
 SHARE = 0.25
 # differences of the merit below this share of it are rounding; then the spread must not grow by more than this factor
 ROUNDING, SPREADING = 1e-13, 4.0
-# the damping of Newton's step: at first, what it is divided and multiplied by after good and bad steps, its limits
-DAMPING, RELIEF, RISE, LEAST_DAMPING, MOST_DAMPING = 0.1, 4.0, 10.0, 1e-8, 10.0
+# the damping of Newton's step: at first, what it is divided and multiplied by after good and bad steps, its limit
+DAMPING, RELIEF, RISE, MOST_DAMPING = 0.1, 4.0, 10.0, 10.0
 SHORTER = 0.25
-# reg is lowered by this factor, from this share of the largest cost on the support, when the mean error is below this
-FACTOR, FIRST_SHARE, STAGE_ERROR = 4.0, 0.02, 1e-2
-# Sinkhorn steps of a node to a target: at most so many, each so long, until this share of the distance is left
-STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
-# a reg below these shares of the largest cost on the support, and of that to the nearest point, is small; the latter is
-# looked for on supports of so many points at most
-SMALL, COARSE, FEW_POINTS = 1e-4, 0.25, 2000
+# the next stage of the regularisation begins when the mean error is below this
+STAGE_ERROR = 1e-2
 # without matrices every so many steps that are kept is a plain one
 PLAIN_EVERY = 10
 # what rounding may have done to the bounds of a certificate, as a share of them
@@ -75,94 +68,6 @@ FIXED_POINT = 6.0
 REACH = 64.0
 # potentials whose mean is below this sum to zero, up to rounding
 FEASIBLE = 1e-9
-# steps for the certificate, and the distance that is close enough
-LAST_STEPS, LAST_DISTANCE = 100, 1e-14
-
-
-class Order(IntEnum):
-    """The numbers after the logarithms in a target.
-
-    ACCEPTED: the step before was good, and the next begins where it ended; otherwise where it began. LENGTH of the
-    step: 0 for none. PLAIN: it is the plain step. DAMPING and STAGE of the regularisation after the step. CERTIFY: it
-    leads to the barycenter, and an upper bound is wanted. GAP: the certificate, once there is one.
-    """
-
-    ACCEPTED = 0
-    LENGTH = 1
-    PLAIN = 2
-    DAMPING = 3
-    STAGE = 4
-    CERTIFY = 5
-    GAP = 6
-
-
-class Phase(IntEnum):
-    """What the root waits for: nothing yet, the outcome of a step of full length, of a shorter one, of one that is kept
-    whatever comes of it, the certificate, or a first report of nodes that are close and need only that."""
-
-    NONE = 0
-    FULL = 1
-    SHORT = 2
-    SURE = 3
-    CERTIFICATE = 4
-    CLOSE = 5
-
-
-@dataclass
-class RoundsState(EntropicState):
-    """Of every node, each ``(k, n)``: ``h``, its log-gradient at x; ``base`` and ``base_h``, where its last step began;
-    ``origin``, the target that it has; ``move``, ``G (h - origin) - x``, and ``matrix (k, n, n)``, G, where they are
-    sent. Each ``(k,)``: ``value`` of its dual function at x and ``upper``, the bound; ``damping`` of the matrix and
-    ``stage`` of the regularisation, and those of the base; ``valid``, whether all this belongs to the present x and
-    measure. ``certified (k, n)``: the target of its last certificate, NaN before the first.
-
-    Of a root: ``phase``; of the last step that was kept, ``base_merit``, ``base_spread``, ``base_mean (k, n)`` and
-    ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then; ``kept``, how many were.
-    """
-
-    h: Floats = field(kw_only=True)
-    base: Floats = field(kw_only=True)
-    base_h: Floats = field(kw_only=True)
-    origin: Floats = field(kw_only=True)
-    move: Floats = field(kw_only=True)
-    matrix: Floats = field(kw_only=True)
-    value: Floats = field(kw_only=True)
-    upper: Floats = field(kw_only=True)
-    damping: Floats = field(kw_only=True)
-    base_damping: Floats = field(kw_only=True)
-    stage: NDArray[np.int64] = field(kw_only=True)
-    valid: NDArray[np.bool_] = field(kw_only=True)
-    phase: NDArray[np.int64] = field(kw_only=True)
-    base_merit: Floats = field(kw_only=True)
-    base_spread: Floats = field(kw_only=True)
-    base_mean: Floats = field(kw_only=True)
-    base_drift: Floats = field(kw_only=True)
-    counted: Floats = field(kw_only=True)
-    kept: NDArray[np.int64] = field(kw_only=True)
-    base_stage: NDArray[np.int64] = field(kw_only=True)
-    certified: Floats = field(kw_only=True)
-
-
-@dataclass(frozen=True)
-class Report:
-    """The averages over all nodes: of h, ``mean (n,)``, and of x, ``drift (n,)``, less its mean under q; ``upper``
-    bound on the cost, ``stage``; ``move (n,)`` and ``matrix (n, n)``, if they are sent; and what follows from these:
-    ``log_q (n,)``, ``spread`` and ``merit``, see above."""
-
-    mean: Floats
-    drift: Floats
-    upper: float
-    stage: int
-    move: Floats
-    matrix: Floats
-    log_q: Floats
-    spread: float
-    merit: float
-
-    @property
-    def infeasibility(self) -> float:
-        """The mean size of the drift under q."""
-        return float(np.exp(self.log_q) @ np.abs(self.drift))
 
 
 class Rounds(Entropic, RoundMethod[EntropicState]):
@@ -180,31 +85,13 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
         self.down = n + len(Order)
         self.precise = slice(0, 2 * n + self.SCALARS)
-        self.response = Response(problem)
         lowered = from_start and needs_rounds(problem)
         self.regs = stages(problem.reg, support_cost(problem)) if lowered else [problem.reg]
-        self._oracles: dict[int, Oracle] = {}
-        self._transports: dict[int, SelfTransport] = {len(self.regs) - 1: self.transport}
+        self.transports = Transports(problem, self.regs, self.newton)
 
     @property
     def last_stage(self) -> int:
         return len(self.regs) - 1
-
-    def oracle(self, stage: int) -> Oracle:
-        """That of a stage of the regularisation, with the atoms of the last."""
-        if stage not in self._oracles:
-            problem = self.problem
-            self._oracles[stage] = (
-                problem.float64_oracle
-                if stage == self.last_stage
-                else build_oracle(problem.atoms, problem.support, problem.cost, self.regs[stage])
-            )
-        return self._oracles[stage]
-
-    def self_transport(self, stage: int) -> SelfTransport:
-        if stage not in self._transports:
-            self._transports[stage] = SelfTransport(replace(self.problem, reg=self.regs[stage]))
-        return self._transports[stage]
 
     def contribution_bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().contribution_bounds()
@@ -311,18 +198,18 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         x = state.base[row].copy()
         move = t - state.base_h[row]
         if order[Order.CERTIFY] > 0:
-            x = self._solved(measure, stage, x, t)
+            x = self.transports.solved(measure, stage, x, t)
         elif order[Order.PLAIN] > 0:
             x += move
         elif order[Order.LENGTH] > 0 and self.newton:
             inverse = (
                 state.matrix[row]
                 if accepted
-                else self.response.inverse(measure, x, self.regs[stage], state.base_damping[row])
+                else self.transports.response.inverse(measure, x, self.regs[stage], state.base_damping[row])
             )
             x += order[Order.LENGTH] * (inverse @ move)
         elif order[Order.LENGTH] > 0:
-            x = self._approached(measure, stage, x, t)
+            x = self.transports.approached(measure, stage, x, t)
         new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
         state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -LARGEST, LARGEST)
         damping = float(np.clip(order[Order.DAMPING], LEAST_DAMPING, MOST_DAMPING))
@@ -333,69 +220,25 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if order[Order.CERTIFY] > 0:
             state.certified[row] = t
             self._evaluate(state, np.array([row]))
-            oracle, one = self.oracle(new), np.array([measure])
+            oracle, one = self.transports.oracle(new), np.array([measure])
             p = np.exp(t - t.max())
             _, upper = transport_bounds(
                 oracle, one, state.x[[row]], state.h[[row]], p / p.sum(), self.problem.product_costs
             )
             state.upper[row] = upper[0]
 
-    def _approached(self, measure: int, stage: int, x: Floats, t: Floats) -> Floats:
-        """``x`` after some Sinkhorn steps towards ``log p(x) = t``."""
-        oracle, one, first = self.oracle(stage), np.array([measure]), 0.0
-        q = np.exp(t - t.max())
-        q /= q.sum()
-        for k in range(STEPS):
-            move = t - oracle.evaluate(x[None], one)[1][0]
-            move -= q @ move
-            size = float(np.sqrt(q @ move**2))
-            first = max(first, size)
-            if size <= LEFT * first and k > 0:
-                break
-            x = x + RELAXATION * move
-        return x
-
-    def _solved(self, measure: int, stage: int, x: Floats, t: Floats) -> Floats:
-        """``x`` with ``log p(x) = t`` up to constants, as closely as can be: Newton's steps where the support is small
-        and they raise the dual of the transport to exp(t), else Sinkhorn's."""
-        oracle, one = self.oracle(stage), np.array([measure])
-        q = np.exp(t - t.max())
-        q /= q.sum()
-
-        def evaluated(x: Floats) -> tuple[float, Floats]:
-            value, h = oracle.evaluate(x[None], one)
-            move = t - h[0]
-            return float(q @ x - value[0]), move - q @ move
-
-        dual, move = evaluated(x)
-        for _ in range(LAST_STEPS):
-            if np.abs(q * np.expm1(np.clip(-move, -1.0, 1.0))).sum() <= LAST_DISTANCE:
-                break
-            if self.newton:
-                inverse = self.response.inverse(measure, x, self.regs[stage], LEAST_DAMPING)
-                tried = x + inverse @ move
-                higher, rest = evaluated(tried)
-                if higher >= dual and q @ rest**2 < q @ move**2:
-                    x, dual, move = tried, higher, rest
-                    continue
-            tried = x + move
-            higher, rest = evaluated(tried)
-            if not q @ rest**2 < q @ move**2:
-                # nothing but rounding is left
-                break
-            x, dual, move = tried, higher, rest
-        return x
-
     def _evaluate(self, state: RoundsState, rows: Indices) -> None:
         """All that depends on x, for some rows."""
         for stage in np.unique(state.stage[rows]):
             some = rows[state.stage[rows] == stage]
             measures = state.measure[some].astype(np.intp)
-            state.value[some], state.h[some] = self.oracle(int(stage)).evaluate(state.x[some], measures)
+            state.value[some], state.h[some] = self.transports.oracle(int(stage)).evaluate(state.x[some], measures)
         if self.newton:
             for row in rows:
                 reg = self.regs[state.stage[row]]
-                inverse = self.response.inverse(int(state.measure[row]), state.x[row], reg, state.damping[row])
+                inverse = self.transports.response.inverse(
+                    int(state.measure[row]), state.x[row], reg, state.damping[row]
+                )
                 state.matrix[row] = inverse
                 state.move[row] = inverse @ (state.h[row] - state.origin[row]) - state.x[row]
         state.valid[rows] = True
@@ -543,7 +386,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
                 found = np.full(self.points, np.nan)
             if np.isfinite(found).all():
                 return np.asarray(found)
-        return report.mean - self.self_transport(report.stage).response(report.mean, report.drift)
+        return report.mean - self.transports.self_transport(report.stage).response(report.mean, report.drift)
 
     def _answer(self, t: Floats, order: dict[Order, float]) -> Answer:
         target = np.zeros(self.down)
@@ -564,32 +407,3 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
     def gaps(self, targets: Floats) -> Floats:
         return targets[:, self.points + Order.GAP]
-
-
-def needs_rounds(problem: Problem) -> bool:
-    """Whether the problem is of a kind that asynchronous work is known to fail on: reg is small compared with the costs
-    on the support, or with that of a move to the nearest point."""
-    return problem.reg < max(SMALL * support_cost(problem), COARSE * neighbour_cost(problem))
-
-
-def neighbour_cost(problem: Problem) -> float:
-    """The median cost from a point of the support to the nearest other one; of a cost matrix, how much more the second
-    cheapest atom costs than the cheapest, on average. 0 if there is no other point, or too many to look at."""
-    support, given = problem.support, problem.cost.matrix_given
-    if given is not None:
-        cheapest = np.sort(given, axis=1)[:, :2]
-        return float(np.ptp(cheapest, axis=1).mean())
-    if problem.cost.squared:
-        return support.spacing**2 if support.size > 1 else 0.0
-    if not 1 < support.size <= FEW_POINTS:
-        return 0.0
-    costs = problem.cost.matrix(support.points, support.points)
-    return float(np.median((costs + np.diag(np.full(support.size, np.inf))).min(axis=1)))
-
-
-def stages(reg: float, largest_cost: float) -> list[float]:
-    """The regularisations on the way to reg."""
-    found = [reg]
-    while found[0] * FACTOR < FIRST_SHARE * largest_cost:
-        found.insert(0, found[0] * FACTOR)
-    return found

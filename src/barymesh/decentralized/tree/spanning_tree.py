@@ -25,14 +25,13 @@ nodes report that they are there, each with a fresh number, and nothing else. Th
 members, and no step. From then on a report is a sum of masked contributions, which can be read only if each member is
 in it. A node contributes once for each target, whatever happens to its measure, and sends that again until the next.
 
-**Neighbours that lie.** Whatever passes the checks on arrival (``bounds``, ``contradiction``) leads to messages that
-pass them too: docs/explanation/security.md has the proof, and says what a liar can still do.
+**Neighbours that lie.** Whatever passes the checks on arrival (checks.py) leads to messages that pass them too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +39,16 @@ from numpy.typing import NDArray
 from barymesh.core import kernels, tree
 from barymesh.decentralized.algorithm import Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
-from barymesh.decentralized.masks.fixed_point import Words
-from barymesh.decentralized.masks.round import Round
 from barymesh.decentralized.masks.sums import MaskedSums, Total
+from barymesh.decentralized.tree.checks import MISSING_CHECK, Checks
+from barymesh.decentralized.tree.masked_reports import MaskedReports
+from barymesh.decentralized.tree.recipients import SENT, recipients
+from barymesh.decentralized.tree.state import TreeState
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Method, RoundMethod
 from barymesh.methods.convergence import remaining_distance
 from barymesh.network.topology import require_unweighted
-from barymesh.state import S, State
+from barymesh.state import S
 
 if TYPE_CHECKING:
     from barymesh.decentralized.masks.streams import Masks
@@ -57,98 +58,11 @@ ARRIVED = 0.2
 # activations without a message from the parent until a node looks for another way to the root, and beats of the root
 # that a child may be behind; they double where they prove too few
 PATIENCE = 100
-# in rounds, activations after which a node shows that it is alive to all neighbours, and to those in the tree, and so
-# many more than a round takes after which it sends again what had no effect
-HEARTBEAT, ALIVE, REPEAT = 64, 20, 8
 # the reports of children may weigh more than all nodes by this share, for rounding
 ROUNDING = 1e-9
-# the checksum of a report that lacks children
-MISSING_CHECK = 2.0**52
 # the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share
 # PROGRESS of the least before for so many times round the loop
 PROGRESS, STALLED, NEGLIGIBLE = 0.5, 20, 1e-9
-
-
-@dataclass
-class TreeState(State, Generic[S]):
-    """``target (k, down)``, the ``own`` state of the method; all others ``(k,)``.
-
-    The tree: ``epoch``, ``root``, ``distance``, ``parent``; ``parent_beat``, the parent's last, and ``quiet``, for how
-    many activations it has been that; ``age``: activations with this root; ``patience``; ``lag``: how many beats a
-    child may be behind, ``late`` and ``late_stamps``: how many are later, and the sum of their stamps; ``allowance``:
-    how many epochs it may still begin or follow; ``changed``: the stamp when the measure last changed. ``away``: the
-    node does not take part. ``newcomer``: it does not count yet.
-
-    About the target: ``stamp``, ``whole``, ``done``, ``residual``; ``settled``: there was a whole target at some time;
-    ``agreed``: the node's own error, or in rounds its own part of the certificate, agrees that it is done.
-
-    Of a root, from the last time round the loop: ``checkpoint``, its beat then; ``moved``, how far the target went
-    since; ``loop``, the beats that it took; ``left`` and ``rate``, see ``_remaining``; ``best`` and ``stalled``, see
-    ``_turn``.
-
-    In ``rounds``: ``waited``, activations without a sign of life from children that are awaited; ``solved``, the stamp
-    that the contribution refers to, in which ``solved_epoch``; ``begun``, the beat when that target came, and ``pace``,
-    the fewest beats that a round has taken in this epoch; ``sent (k, Sent)``, what was last sent.
-
-    With masks the target ends with the roll. ``number`` of the node in the roll of ``number_epoch``; ``reported (k,
-    3)``, the epoch, root and stamp of its last masked contribution, ``report (k, up)``.
-    """
-
-    own: S
-    target: Floats
-    epoch: Floats
-    root: Floats
-    distance: Floats
-    parent: NDArray[np.int64]
-    parent_beat: Floats
-    quiet: NDArray[np.int64]
-    age: NDArray[np.int64]
-    patience: NDArray[np.int64]
-    lag: Floats
-    late: NDArray[np.int64]
-    late_stamps: Floats
-    changed: Floats
-    away: Floats
-    newcomer: Floats
-    stamp: Floats
-    whole: Floats
-    done: Floats
-    residual: Floats
-    settled: Floats
-    agreed: Floats
-    checkpoint: Floats
-    moved: Floats
-    loop: Floats
-    left: Floats
-    rate: Floats
-    best: Floats
-    stalled: NDArray[np.int64]
-    rounds: Floats
-    waited: NDArray[np.int64]
-    allowance: Floats
-    solved: Floats
-    solved_epoch: Floats
-    begun: Floats
-    pace: Floats
-    sent: Floats
-    number: Floats
-    number_epoch: Floats
-    reported: Floats
-    report: Words
-
-
-# the columns of ``sent``: fields of the last message that all neighbours got, and of the last report; the stamp of the
-# last target that the children got; and the beats when each of these was sent
-TREE_FIELDS = (tree.EPOCH, tree.ROOT, tree.DISTANCE, tree.PARENT, tree.AWAY)
-REPORT_FIELDS = (tree.EPOCH, tree.PARENT, tree.OLDEST, tree.COVERED, tree.CHECK, tree.WEIGHT, tree.ROUNDS)
-# the fields of the header that are whole numbers
-WHOLE_FIELDS = (
-    tree.SENDER, tree.AWAY, tree.ROOT, tree.DISTANCE, tree.PARENT, tree.BEAT, tree.STAMP, tree.WHOLE, tree.DONE,
-    tree.ROUNDS, tree.OLDEST, tree.COVERED, tree.CHILDREN,
-)  # fmt: skip
-SENT_TREE = slice(0, len(TREE_FIELDS))
-SENT_REPORT = slice(SENT_TREE.stop, SENT_TREE.stop + len(REPORT_FIELDS))
-SENT_STAMP, ALL_BEAT, REPORT_BEAT, STAMP_BEAT, TREE_BEAT = range(SENT_REPORT.stop, SENT_REPORT.stop + 5)
 
 
 class SpanningTree(ElasticAlgorithm[TreeState[S]]):
@@ -169,12 +83,13 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         # it must be. No key is 0, which stands for a message that has not come
         ranks = np.empty(nodes.size)
         ranks[nodes.network.by_centrality] = np.arange(nodes.size) - nodes.size
-        self.ranks, self.keys = ranks, ranks[nodes.ids]
+        self.keys = ranks[nodes.ids]
         # what all nodes together weigh; the weights are relative to their average
         self.total = max(float(nodes.size), float(nodes.weights.sum())) * (1.0 + ROUNDING)
         self._contribution_bounds, self._target_bounds = method.contribution_bounds(), method.target_bounds()
         self.up, self.down = method.up, method.down
         self.masked: MaskedSums | None = None
+        self.masked_reports: MaskedReports | None = None
         if masks is not None:
             limits = self.rounds.limits() if self.rounds is not None and self.rounds.in_rounds else None
             if self.rounds is None or limits is None:
@@ -183,6 +98,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                 )
             # the same to the last bit at all nodes, whose weights are relative to their average
             self.masked = MaskedSums(masks, limits, self.rounds.precise, nodes.size * (1.0 + ROUNDING))
+            self.masked_reports = MaskedReports(self.masked, nodes, method.down)
             self.opaque = True
             self.rounds.rounding = self.masked.rounding
             # a target ends with the roll
@@ -191,8 +107,11 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             self._target_bounds = np.concatenate([lower, none]), np.concatenate([upper, none + kernels.FAR])
         self.width = tree.HEADER + self.up + self.down
         self.private = slice(tree.HEADER, tree.HEADER + self.up)
-        self._hops: dict[int, list[float]] = {}
-        self._around: dict[int, frozenset[int]] = {}
+        self.checks = Checks(
+            nodes, ranks, self.total, self.private, self._contribution_bounds, self._target_bounds,
+            masked=masks is not None,
+            in_rounds=self.rounds is not None and (method.final or self.rounds.in_rounds),
+        )  # fmt: skip
 
     def start(self) -> TreeState[S]:
         k = self.nodes.count
@@ -214,7 +133,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             best=filled(np.inf), stalled=counts(),
             rounds=filled(self.rounds is not None and self.rounds.in_rounds), waited=counts(),
             allowance=filled(np.inf), solved=filled(-1),
-            solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, TREE_BEAT + 1), -np.inf),
+            solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, SENT), -np.inf),
             number=filled(0), number_epoch=filled(-1), reported=np.full((k, 3), -np.inf),
             report=np.zeros((k, self.up if self.masked else 0), dtype=np.uint64),
         )  # fmt: skip
@@ -333,10 +252,10 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         if self.masked is None:
             header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], contribution.errors)
         header[:, tree.OLDEST] = np.minimum(header[:, tree.OLDEST], state.stamp[rows])
-        most = self._check_bound
+        most = self.checks.largest_check
         np.clip(header[:, tree.CHECK], -most, most, out=header[:, tree.CHECK])
-        if self.masked:
-            own = self._reports(self.masked, state, rows, beats, counted, contribution)
+        if self.masked_reports:
+            own = self.masked_reports.of(state, rows, beats, counted, contribution)
             messages[:, self.private] = (sums.view(np.uint64) + own).view(np.float64)
             messages[:, self.private.stop :] = state.target[rows]
             return messages
@@ -346,127 +265,30 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         np.clip(messages[:, self.private], weight * lower, weight * upper, out=messages[:, self.private])
         return messages
 
-    def _reports(
-        self, masked: MaskedSums, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], counted: Floats,
-        contribution: Contribution,
-    ) -> Words:  # fmt: skip
-        """``(b, up)``: the nodes' own parts of their reports, with masks."""
-        words = np.zeros((rows.size, self.up), dtype=np.uint64)
-        for place, row in enumerate(rows.tolist()):
-            if state.away[row]:
-                continue
-            node, epoch = int(self.nodes.ids[row]), float(state.epoch[row])
-            if state.number_epoch[row] != epoch:
-                state.number[row] = masked.masks.number(node, epoch, int(beats[place]))
-                state.number_epoch[row] = epoch
-            if self.why_not(state, row):
-                words[place] = masked.presence(node, float(state.number[row]))
-                continue
-            target, roll = np.split(state.target[row], [self.method.down])
-            now = (epoch, float(state.root[row]), float(state.stamp[row]))
-            if not np.array_equal(state.reported[row], now):
-                # once and for all: two contributions with the same masks would show their difference
-                parts = [part[place] for part in contribution.parts]
-                error, weight = float(contribution.errors[place]), float(counted[place])
-                state.report[row] = masked.report(node, Round(*now, target, roll), weight, error, parts)
-                state.reported[row] = now
-            words[place] = state.report[row]
-        return words
-
-    def _roll(self, state: TreeState[S], row: int) -> Floats:
-        """``(m,)``: the last roll; of zeros before there is one."""
-        return state.target[row, self.method.down :] * float(state.stamp[row] >= 0)
-
     def members(self, state: TreeState[S], row: int) -> list[int]:
         """The members of the sums, with masks, by their ids; none before the roll is known."""
-        return np.flatnonzero(self._roll(state, row)).tolist()
+        assert self.masked_reports is not None
+        return self.masked_reports.members(state, row)
 
     def why_not(self, state: TreeState[S], row: int) -> str:
         """Why the node does not contribute to sums with masks now; empty if it does."""
-        assert self.masked is not None
-        if state.away[row]:
-            return "it has left"
-        members, least = self.members(state, row), self.masked.masks.min_members
-        if not members:
-            return f"there is no roll yet; it takes {least} members"
-        if len(members) < least:
-            return f"the roll has {len(members)} members, and it takes {least} to hide among"
-        if state.target[row, self.method.down + self.nodes.ids[row]] != state.number[row]:
-            return "the roll does not have this node with the number that it has drawn"
-        return ""
+        assert self.masked_reports is not None
+        return self.masked_reports.why_not(state, row)
 
     def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
         parent, sender = messages[:, tree.PARENT], messages[:, tree.SENDER]
         return np.where(parent == sender, -1, parent).astype(np.int64)
 
-    @property
-    def _check_bound(self) -> float:
-        # every link may lack a message, and every node its children
-        return MISSING_CHECK * float(self.nodes.network.neighbours.size + self.nodes.size + 1)
-
     def bounds(self) -> tuple[Floats, Floats]:
-        lower, upper = super().bounds()
-        most, nodes = kernels.FAR, float(self.nodes.size)
-        in_rounds = self.rounds is not None and (self.method.final or self.rounds.in_rounds)
-        for field, least, largest in (
-            (tree.SENDER, 0.0, nodes - 1), (tree.EPOCH, 0.0, kernels.LAST_EPOCH), (tree.AWAY, 0.0, 1.0),
-            (tree.ROOT, -nodes, -1.0), (tree.DISTANCE, 0.0, nodes - 1), (tree.PARENT, 0.0, nodes - 1),
-            (tree.BEAT, -1.0, most), (tree.STAMP, -1.0, most), (tree.WHOLE, 0.0, 1.0),
-            (tree.RESIDUAL, 0.0, UNKNOWN_ERROR), (tree.DONE, 0.0, most), (tree.ROUNDS, 0.0, float(in_rounds)),
-            (tree.ERROR, 0.0, UNKNOWN_ERROR + 1e-9), (tree.OLDEST, -1.0, most),
-            (tree.COVERED, 0.0, 1.0), (tree.CHECK, -self._check_bound, self._check_bound),
-            (tree.CHILDREN, 0.0, nodes - 1), (tree.WEIGHT, 0.0, self.total),
-        ):  # fmt: skip
-            lower[field], upper[field] = least, largest
-        down = slice(self.private.stop, self.width)
-        lower[down], upper[down] = self._target_bounds
-        if self.masked is None:
-            least_sum, most_sum = self._contribution_bounds
-            lower[self.private], upper[self.private] = self.total * least_sum, self.total * most_sum
-        return lower, upper
+        return self.checks.bounds()
 
     def contradiction(self, sender: int, values: Floats) -> str:
-        header = values[: tree.HEADER].tolist()
-        for field in WHOLE_FIELDS:
-            if not header[field].is_integer():
-                return f"{kernels.HEADER_FIELDS[field]} is {header[field]:g}, not a whole number"
-        if header[tree.SENDER] != sender:
-            return f"SENDER is {header[tree.SENDER]:g}, and the message is from {sender}"
-        graph, key = self.nodes.network, self.ranks[sender]
-        root, distance, parent = header[tree.ROOT], header[tree.DISTANCE], int(header[tree.PARENT])
-        if root == key:
-            if distance != 0 or parent != sender:
-                return f"it is its own root, with DISTANCE {distance:g} and PARENT {parent}"
-        elif root > key:
-            return f"ROOT is {root:g}, which comes after the sender's own {key:g}"
-        elif parent not in self._neighbours(sender):
-            return f"PARENT is {parent}, which is no neighbour of {sender}"
-        elif distance < self._hops_to(int(graph.by_centrality[int(root) + graph.size]))[sender]:
-            return f"DISTANCE is {distance:g}, less than the number of links to the root"
-        if header[tree.CHILDREN] > len(self._neighbours(sender)):
-            return f"CHILDREN is {header[tree.CHILDREN]:g}, more than it has neighbours"
-        declared = None if self.nodes.declared is None else float(self.nodes.declared[sender])
-        if declared is not None and not header[tree.CHILDREN] and header[tree.WEIGHT] not in (0.0, declared):
-            return f"WEIGHT is {header[tree.WEIGHT]:g} without children, and the network file has {declared:g}"
-        if header[tree.OLDEST] > header[tree.STAMP] or header[tree.DONE] > header[tree.STAMP] + 1:
-            return "OLDEST or DONE refers to a later target than STAMP"
-        if values.size == self.width and not self.masked:
-            sums, weight = values[self.private], header[tree.WEIGHT]
-            lower, upper = self._contribution_bounds
-            if not ((sums >= weight * lower) & (sums <= weight * upper)).all():
-                return f"the sums are larger than WEIGHT {weight:g} allows"
-        return ""
+        return self.checks.contradiction(sender, values)
 
-    def _neighbours(self, node: int) -> frozenset[int]:
-        if node not in self._around:
-            self._around[node] = frozenset(self.nodes.network.neighbours_of(node).tolist())
-        return self._around[node]
-
-    def _hops_to(self, root: int) -> list[float]:
-        """``(m,)``: the number of links on the shortest way from each node to the root."""
-        if root not in self._hops:
-            self._hops[root] = self.nodes.network.hops_from(root).tolist()
-        return self._hops[root]
+    def recipients(self, state: TreeState[S], batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
+        if self.rounds is None or not (state.rounds[batch.rows] > 0).any():
+            return None
+        return recipients(state, batch, inbox, messages)
 
     def _answer(self, state: TreeState[S], row: int, beat: int, message: Floats) -> None:
         """The root's part: a new target from the sums over the tree, into the state and the message."""
@@ -520,8 +342,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         if state.away[row] or state.done[row] or late or not header[tree.COVERED] > 0:
             return
         whole = bool(header[tree.CHECK] == 0)
-        if self.masked and self.masked.needs_roll(message[self.private].view(np.uint64), self._roll(state, row)):
-            self._call_roll(self.masked, state, row, beat, message, whole)
+        words = message[self.private].view(np.uint64)
+        if self.masked_reports and self.masked_reports.needs_roll(state, row, words):
+            self._call_roll(self.masked_reports.sums, state, row, beat, message, whole)
             return
         total = self._total(state, row, message)
         if total is None:
@@ -563,9 +386,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def _total(self, state: TreeState[S], row: int, message: Floats) -> Total | None:
         """What the reports of all nodes say to the root; None if that cannot be read."""
-        if self.masked is None:
+        if self.masked_reports is None:
             return Total(self._average(message), float(message[tree.WEIGHT]), float(message[tree.ERROR]))
-        total = self.masked.total(message[self.private].view(np.uint64), self._roll(state, row))
+        total = self.masked_reports.total(state, row, message[self.private].view(np.uint64))
         if total is None:
             return None
         return replace(total, average=np.clip(total.average, *self._contribution_bounds))
@@ -583,53 +406,6 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
     def _average(self, message: Floats) -> Floats:
         """The sums over the weight of all nodes in them; rounding may have moved it over its bounds."""
         return np.asarray(np.clip(message[self.private] / message[tree.WEIGHT], *self._contribution_bounds))
-
-    def recipients(self, state: TreeState[S], batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
-        rows = batch.rows
-        if self.rounds is None or not (state.rounds[rows] > 0).any():
-            return None
-        counts = inbox.last - inbox.first
-        # for every link the place of its node in the batch, and what the neighbour has sent last
-        owner = np.repeat(np.arange(rows.size), counts)
-        links = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + inbox.first[owner]
-        received = inbox.rows[inbox.slots[links], : tree.HEADER].T
-        epoch, root, distance = received[tree.EPOCH], received[tree.ROOT], received[tree.DISTANCE]
-        own = messages[owner, : tree.HEADER].T
-        beats, sent = batch.counts.astype(float), state.sent[rows]
-        fields, report = messages[:, TREE_FIELDS], messages[:, REPORT_FIELDS]
-
-        def silent(*when: int) -> Floats:
-            """Activations since anything was sent to these."""
-            return np.asarray(beats - sent[:, when].max(axis=1))
-
-        # after as long as a round takes, what was sent had no effect
-        again = np.where(np.isfinite(state.pace[rows]), np.minimum(state.pace[rows], ALIVE), 0.0) + REPEAT
-        to_all = (sent[:, SENT_TREE] != fields).any(axis=1) | (silent(ALL_BEAT) >= HEARTBEAT)
-        in_rounds = state.rounds[rows] > 0
-        to_all |= ~in_rounds
-        # neighbours that do not know of this epoch, or of the way to the root through this node
-        closer = (own[tree.ROOT] < root) | ((own[tree.ROOT] == root) & (own[tree.DISTANCE] + 1.0 < distance))
-        behind = (epoch < own[tree.EPOCH]) | ((epoch == own[tree.EPOCH]) & closer)
-        behind &= (silent(ALL_BEAT, TREE_BEAT) >= REPEAT)[owner]
-        ready = (messages[:, tree.OLDEST] >= messages[:, tree.STAMP]) & (state.done[rows] == 0)
-        up = (sent[:, SENT_REPORT] != report).any(axis=1) | (ready & (silent(ALL_BEAT, REPORT_BEAT) >= again))
-        up |= silent(ALL_BEAT, REPORT_BEAT) >= ALIVE
-        down = (sent[:, SENT_STAMP] != messages[:, tree.STAMP]) | (silent(ALL_BEAT, STAMP_BEAT) >= ALIVE)
-        child = (epoch == own[tree.EPOCH]) & (root == own[tree.ROOT]) & (received[tree.PARENT] == own[tree.SENDER])
-        late = child & (received[tree.STAMP] < own[tree.STAMP]) & (silent(ALL_BEAT, STAMP_BEAT) >= again)[owner]
-        to_parent = up[owner] & (epoch > 0) & (received[tree.SENDER] == own[tree.PARENT])
-        to_children = child & (down[owner] | late)
-        for what, values, when, where in (
-            (SENT_TREE, fields, ALL_BEAT, to_all),
-            (SENT_REPORT, report, REPORT_BEAT, up | to_all),
-            (SENT_STAMP, messages[:, tree.STAMP], STAMP_BEAT, _any(to_children, owner, rows.size) | to_all),
-            (None, None, TREE_BEAT, _any(behind, owner, rows.size)),
-        ):
-            noted = where & in_rounds
-            if what is not None and values is not None:
-                state.sent[rows[noted], what] = values[noted]
-            state.sent[rows[noted], when] = beats[noted]
-        return np.asarray(to_all[owner] | behind | to_parent | to_children)
 
     def _remaining(self, state: TreeState[S], row: int, left: float) -> float:
         """The remaining distance; that of one time round the loop ago has shrunk to ``left``."""
@@ -709,8 +485,3 @@ def _merged(chosen: NDArray[np.bool_], some: Contribution, others: Contribution)
         for whole, part in zip(parts, found.parts, strict=True):
             whole[places] = part
     return Contribution(parts, errors)
-
-
-def _any(links: NDArray[np.bool_], owner: Indices, count: int) -> NDArray[np.bool_]:
-    """``(count,)``: whether any of the links of each owner is chosen."""
-    return np.asarray(np.bincount(owner, links, count) > 0)

@@ -19,6 +19,7 @@ import numpy as np
 import barymesh as bm
 from barymesh.errors import NumericalError
 from barymesh.exact import Iteration
+from barymesh.exact.rows import Rows
 from barymesh.exact.solver import Solution, solve
 from barymesh.oracle import build_oracle
 from barymesh.problem import Problem
@@ -129,7 +130,7 @@ def plain_iterations(histograms: Floats, points: Floats, reference: Floats) -> t
 def _solution(histograms: Floats, points: Floats, **how: Any) -> Solution:
     problem = Problem.create(histograms, points, reg=REG)
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, REG)
-    return _finished(solve(oracle, problem.weights, max_iter=MOST_ITERATIONS, **how))
+    return _finished(solve(Rows(oracle, problem.weights), max_iter=MOST_ITERATIONS, **how))
 
 
 def _finished(solution: Solution) -> Solution:

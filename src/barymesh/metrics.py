@@ -10,12 +10,11 @@ from barymesh.core import kernels
 Floats = NDArray[np.float64]
 
 
-def feasibility_residual(duals: Floats, weights: Floats) -> float:
-    """``max_l |sum_i w_i lam_i(l)|`` with its mean over l removed. Zero for feasible duals.
+def feasibility_residual(total: Floats) -> float:
+    """``max_l |total_l|`` of ``total = sum_i w_i lam_i (n,)``, with its mean over l removed. Zero for feasible duals.
 
     Without it, a dual objective can be below the optimum and means nothing.
     """
-    total = weights @ duals
     return float(np.abs(total - total.mean()).max())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,8 @@ class Problem:
         The support's points move: those of ``support`` stand for them until they have a place.
     debias : bool
         Whether the transport of the barycenter to itself is subtracted.
+    first : int
+        The number of the first measure, in a part of a larger problem.
     """
 
     measures: list[Measure]
@@ -104,6 +107,7 @@ class Problem:
     precision: str
     free: FreeSupport | None = None
     debias: bool = False
+    first: int = 0
 
     @classmethod
     def create(
@@ -257,17 +261,26 @@ class Problem:
             placed.__dict__["atoms"] = self.atoms
         return placed
 
-    def start_points(self, start: int) -> Floats:
+    def start_points(self, start: int, drawn: Callable[[NDArray[np.int64], int], Floats] | None = None) -> Floats:
         """``(n, d)``: where the points of a free support begin, at this of several starts: as given, or by k-means++
-        among draws from all measures."""
+        among draws from all measures. ``drawn``: what draws them, if they are not here; see ``drawn`` below."""
         free = self.free
         assert free is not None
         if free.points is not None:
             return free.points
         rng = addressed_generator(free.seed, START, start)
         shares = rng.multinomial(draws_for(free), self.weights)
-        pool = [draw(a.points, a.weights, int(k), rng) for a, k in zip(self.atoms, shares, strict=True)]
-        return kmeans_plus_plus(free.n, np.concatenate(pool), rng)
+        return kmeans_plus_plus(free.n, (drawn or self.drawn)(shares, start), rng)
+
+    def drawn(self, shares: NDArray[np.int64], start: int) -> Floats:
+        """``(sum of the shares, d)``: for one of several starts of a free support, ``shares (m,)`` draws of each
+        measure, one measure after the other."""
+        assert self.free is not None
+        found = [np.empty((0, self.support.dimension))]
+        for node in np.flatnonzero(shares):
+            rng = addressed_generator(self.free.seed, START + 1 + self.first + int(node), start)
+            found.append(draw(self.atoms[node].points, self.atoms[node].weights, int(shares[node]), rng))
+        return np.concatenate(found)
 
     def with_measures(self, measures: list[Measure], weights: Floats) -> Problem:
         """The problem with other measures, and weights that need not sum to 1."""
@@ -352,7 +365,8 @@ class Problem:
         return [a.without(NEGLIGIBLE[self.precision]) for a in found]
 
     def _discretisation(self, resolution: float, node: int) -> Discretisation:
-        return Discretisation(self.support, resolution, self.samples, partial(addressed_generator, self.seed, node))
+        address = partial(addressed_generator, self.seed, self.first + node)
+        return Discretisation(self.support, resolution, self.samples, address)
 
     @cached_property
     def oracle(self) -> Oracle:

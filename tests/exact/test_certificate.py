@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import barymesh as bm
 from barymesh.exact import certify, solve
 from barymesh.exact.certificate import completed, node_bounds
+from barymesh.exact.rows import Rows
 from barymesh.oracle import build_oracle
 
 
@@ -62,9 +63,9 @@ def log_sum(values, axis):
 def test_bounds_are_in_order_and_bracket_the_optimum(seed, log_relative, steps):
     problem = random_problem(seed, 10**log_relative)
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
-    best = solve(oracle, problem.weights, max_iter=20_000, tol=1e-10)
+    best = solve(Rows(oracle, problem.weights), max_iter=20_000, tol=1e-10)
     optimum, _ = bounds_at(problem, oracle, best.x, best.p)
-    early = solve(oracle, problem.weights, max_iter=steps, tol=0)
+    early = solve(Rows(oracle, problem.weights), max_iter=steps, tol=0)
     early_bounds, _ = bounds_at(problem, oracle, early.x, early.p)
     scale = 1e-9 * (1 + abs(optimum.upper))
     assert optimum.gap >= -scale
@@ -79,7 +80,7 @@ def test_any_potentials_give_a_valid_lower_bound(seed, size):
     """Potentials from nowhere, infeasible ones too, never claim more than the optimum."""
     problem = random_problem(seed, 0.1)
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
-    best = solve(oracle, problem.weights, max_iter=20_000, tol=1e-10)
+    best = solve(Rows(oracle, problem.weights), max_iter=20_000, tol=1e-10)
     optimum, _ = bounds_at(problem, oracle, best.x, best.p)
     x = size * np.random.default_rng(seed).normal(size=best.x.shape)
     bounds, _ = bounds_at(problem, oracle, x)
@@ -91,7 +92,7 @@ def test_any_potentials_give_a_valid_lower_bound(seed, size):
 def test_upper_bound_is_above_the_true_objective_of_the_measure_it_certifies(seed):
     problem = random_problem(seed, 0.2)
     oracle = build_oracle(problem.atoms, problem.support, problem.cost, problem.reg)
-    early = solve(oracle, problem.weights, max_iter=4, tol=0)
+    early = solve(Rows(oracle, problem.weights), max_iter=4, tol=0)
     bounds, p = bounds_at(problem, oracle, early.x, early.p)
     truth = true_objective(problem, p)
     assert bounds.lower <= truth + 1e-9
@@ -132,7 +133,7 @@ def test_the_certificate_is_a_sum_over_the_nodes(seed, steps, cuts, drift):
     measures = [bm.Empirical(rng.random((int(rng.integers(1, 6)), 1))) for _ in range(count)]
     problem = bm.Problem.create(measures, rng.random((n, 1)), reg=0.05, weights=rng.uniform(0.1, 1, count))
     oracle = problem.oracle
-    found = solve(oracle, problem.weights, max_iter=steps, tol=0)
+    found = solve(Rows(oracle, problem.weights), max_iter=steps, tol=0)
     # potentials that do not quite sum to zero must count too
     x = found.x + drift * rng.normal(size=(1, n))
     log_p = oracle.evaluate(x)[1]

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
-from barymesh.exact.coarse import _coarser, _extended, coarse_start
+from barymesh.exact.coarse import coarse_start
+from barymesh.exact.coarser import coarser_problem, coarser_support, extended
+from barymesh.exact.rows import Rows
 from barymesh.exact.solver import solve
 from barymesh.oracle.grid import GridOracle
 from barymesh.status import Status
@@ -42,14 +44,15 @@ def random_problem(rng, kind, reg):
 def test_it_leads_to_the_same_barycenter_sooner(kind, seed, log_reg):
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, kind, 10**log_reg)
-    start, interrupted = coarse_start(problem, tol=1e-6, max_iter=2000)
-    assert not interrupted
-    if start is None:
+    nodes = Rows.of(problem)
+    assert not coarse_start(nodes, problem.support, problem.cost, tol=1e-6, max_iter=2000)
+    start = nodes.potentials().copy()
+    if not start.any():
         assert kind == "volume"
         return
     np.testing.assert_allclose(problem.weights @ start, 0.0, atol=1e-9 * (1 + np.abs(start).max()))
-    with_it = solve(problem.oracle, problem.weights, max_iter=2000, tol=1e-6, start=start)
-    without = solve(problem.oracle, problem.weights, max_iter=2000, tol=1e-6)
+    with_it = solve(nodes, max_iter=2000, tol=1e-6)
+    without = solve(Rows(problem.oracle, problem.weights), max_iter=2000, tol=1e-6)
     assert with_it.status is without.status is Status.CONVERGED
     assert np.abs(with_it.p - without.p).sum() < 2e-5
     assert with_it.iterations <= without.iterations + 2
@@ -59,7 +62,7 @@ def test_it_leads_to_the_same_barycenter_sooner(kind, seed, log_reg):
 @pytest.mark.parametrize("kind", ["line", "image", "volume", "scattered", "samples"])
 def test_coarser_measures_have_the_same_mass_and_mean(kind, rng):
     problem = random_problem(rng, kind, 0.05)
-    coarser = _coarser(problem)
+    coarser = coarser_problem(problem, coarser_support(problem.support, problem.cost, problem.reg))
     assert coarser.support.size < 0.7 * problem.support.size
     for fine, coarse in zip(problem.atoms, coarser.atoms, strict=True):
         assert coarse.weights.sum() == pytest.approx(1)
@@ -73,9 +76,9 @@ def test_coarser_measures_have_the_same_mass_and_mean(kind, rng):
 def test_a_solution_extends_to_itself(kind, rng):
     """On the points where it was found, the extension is one more Sinkhorn step."""
     problem = random_problem(rng, kind, 0.02)
-    found = solve(problem.oracle, problem.weights, max_iter=2000, tol=1e-9)
-    again = _extended(problem, found.x, problem.support)
-    difference = again - found.x
+    found = solve(Rows(problem.oracle, problem.weights), max_iter=2000, tol=1e-9)
+    sums = extended(problem, found.x, problem.support)
+    difference = problem.weights @ sums - sums - found.x
     difference -= difference @ found.p[:, None]
     # where there is no mass the last steps are still on their way
     assert np.abs(found.p * difference).sum(axis=1).max() < 1e-7
@@ -86,7 +89,7 @@ def test_pictures_take_half_as_many_iterations():
     rng = np.random.default_rng(0)
     rows = bumps(rng, points.points, 5)
     result = bm.barycenter(rows, points, reg=0.004, tol=1e-5)
-    plain = solve(bm.Problem.create(rows, points, reg=0.004).oracle, np.full(5, 0.2), max_iter=500, tol=1e-5)
+    plain = solve(Rows(bm.Problem.create(rows, points, reg=0.004).oracle, np.full(5, 0.2)), max_iter=500, tol=1e-5)
     assert result.success
     assert result.iterations <= plain.iterations / 2
     assert np.abs(result.weights - plain.p).sum() < 1e-4
@@ -94,7 +97,8 @@ def test_pictures_take_half_as_many_iterations():
 
 def test_reg_below_the_spacing_asks_for_all_points():
     points = np.linspace(0, 1, 4000)[:, None]
-    assert _coarser(bm.Problem.create(bumps(np.random.default_rng(0), points, 6), points, reg=1e-7)) is None
+    problem = bm.Problem.create(bumps(np.random.default_rng(0), points, 6), points, reg=1e-7)
+    assert coarser_support(problem.support, problem.cost, problem.reg) is None
 
 
 def test_ctrl_c_on_the_way_returns_what_there_is(monkeypatch):

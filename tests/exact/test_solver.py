@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import barymesh as bm
 from barymesh.errors import NumericalError
 from barymesh.exact import solve
+from barymesh.exact.rows import Rows
 from barymesh.oracle import build_oracle
 from barymesh.status import Status
 from tests.oracle.plain import node_oracle
@@ -36,7 +37,7 @@ def oracle_of(problem):
 def test_optimality_conditions_by_the_plain_formula(seed, log_relative):
     """Consensus and dual feasibility, checked without any compiled kernel, make the answer *the* barycenter."""
     problem = random_problem(seed, 10**log_relative)
-    solution = solve(oracle_of(problem), problem.weights, max_iter=50_000, tol=1e-9)
+    solution = solve(Rows(oracle_of(problem), problem.weights), max_iter=50_000, tol=1e-9)
     assert solution.error <= 1e-9
     lam = problem.reg * solution.x
     for i, atoms in enumerate(problem.atoms):
@@ -53,7 +54,7 @@ def test_optimality_conditions_by_the_plain_formula(seed, log_relative):
 def test_every_step_lowers_the_dual_as_much_as_theory_asks_of_a_plain_one(seed, log_relative):
     """The safeguard, read off the history: no accepted step ever raises the dual function."""
     problem = random_problem(seed, 10**log_relative)
-    solution = solve(oracle_of(problem), problem.weights, max_iter=300, tol=1e-11)
+    solution = solve(Rows(oracle_of(problem), problem.weights), max_iter=300, tol=1e-11)
     slack = 1e-12 * (1 + np.abs(solution.duals).max())
     assert (np.diff(solution.duals) <= slack).all()
 
@@ -63,8 +64,8 @@ def test_every_step_lowers_the_dual_as_much_as_theory_asks_of_a_plain_one(seed, 
 def test_acceleration_needs_no_more_iterations_than_plain(seed, log_relative):
     problem = random_problem(seed, 10**log_relative)
     oracle = oracle_of(problem)
-    plain = solve(oracle, problem.weights, max_iter=3000, tol=1e-6, depth=0)
-    fast = solve(oracle, problem.weights, max_iter=3000, tol=1e-6)
+    plain = solve(Rows(oracle, problem.weights), max_iter=3000, tol=1e-6, depth=0)
+    fast = solve(Rows(oracle, problem.weights), max_iter=3000, tol=1e-6)
     # one step in nine may go to a rejected try, and a handful to learning
     assert fast.iterations <= 1.13 * plain.iterations + 5
     assert fast.dual <= plain.dual + 1e-6 * (1 + abs(plain.dual))
@@ -75,8 +76,8 @@ def test_acceleration_is_worth_having():
     measures = [bm.Gaussian(a, b) for a, b in zip(rng.uniform(-4, 4, 20), rng.uniform(0.1, 0.6, 20), strict=True)]
     problem = bm.Problem.create(measures, np.linspace(-5, 5, 100), reg=0.02)
     oracle = oracle_of(problem)
-    plain = solve(oracle, problem.weights, max_iter=5000, tol=1e-8, depth=0)
-    fast = solve(oracle, problem.weights, max_iter=5000, tol=1e-8)
+    plain = solve(Rows(oracle, problem.weights), max_iter=5000, tol=1e-8, depth=0)
+    fast = solve(Rows(oracle, problem.weights), max_iter=5000, tol=1e-8)
     assert fast.iterations < plain.iterations / 3
 
 
@@ -85,9 +86,9 @@ def test_a_history_of_16_bits_serves_as_well(monkeypatch):
     points = bm.Support.regular((24, 24), 0, 1)
     images = np.exp(-50 * np.square(points.points - rng.uniform(0.2, 0.8, (20, 1, 2))).sum(axis=2))
     problem = bm.Problem.create(images * (rng.random(images.shape) < 0.5), points, reg=0.004)
-    plain = solve(problem.oracle, problem.weights, max_iter=500, tol=1e-8)
+    plain = solve(Rows(problem.oracle, problem.weights), max_iter=500, tol=1e-8)
     monkeypatch.setattr("barymesh.exact.anderson.LARGE", 1)
-    short = solve(problem.oracle, problem.weights, max_iter=500, tol=1e-8)
+    short = solve(Rows(problem.oracle, problem.weights), max_iter=500, tol=1e-8)
     assert short.status is plain.status is Status.CONVERGED
     assert short.iterations <= 1.1 * plain.iterations + 2
     assert np.abs(short.p - plain.p).sum() < 1e-6
@@ -230,7 +231,7 @@ def test_iterations_never_exceed_max_iter(seed, max_iter, log_reg):
         return original(*arguments, **options)
 
     oracle.evaluate = counted
-    solution = solve(oracle, problem.weights, max_iter=max_iter, tol=1e-13, callback=states.append)
+    solution = solve(Rows(oracle, problem.weights), max_iter=max_iter, tol=1e-13, callback=states.append)
     assert solution.iterations == len(evaluations) == len(solution.errors) <= max_iter
     if solution.status is bm.Status.MAX_ITERATIONS:
         assert solution.iterations == max_iter
@@ -278,14 +279,14 @@ def test_numbers_that_are_not_finite_never_come_out(rng):
 
     oracle.evaluate = broken
     with pytest.raises(NumericalError, match="not finite"):
-        solve(oracle, problem.weights, max_iter=10, tol=1e-6)
+        solve(Rows(oracle, problem.weights), max_iter=10, tol=1e-6)
 
 
 def test_a_bad_accelerated_step_is_undone(rng):
     """Values inflated at one accelerated point make the solver fall back; it still converges to the same measure."""
     clouds, support = three_clouds(rng)
     problem = bm.Problem.create(clouds, support, reg=0.05)
-    expected = solve(oracle_of(problem), problem.weights, max_iter=2000, tol=1e-9)
+    expected = solve(Rows(oracle_of(problem), problem.weights), max_iter=2000, tol=1e-9)
     oracle = oracle_of(problem)
     original, calls = oracle.evaluate, []
 
@@ -295,7 +296,7 @@ def test_a_bad_accelerated_step_is_undone(rng):
         return (value + 1e6 if len(calls) in (4, 9) else value), log_p
 
     oracle.evaluate = sabotaged
-    solution = solve(oracle, problem.weights, max_iter=2000, tol=1e-9)
+    solution = solve(Rows(oracle, problem.weights), max_iter=2000, tol=1e-9)
     assert np.abs(solution.p - expected.p).sum() < 1e-7
     assert solution.errors[3] == solution.errors[2]
 

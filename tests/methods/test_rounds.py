@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 import barymesh as bm
 from barymesh.exact.certificate import certify
+from barymesh.exact.rows import Rows
 from barymesh.exact.run import solve_problem
 from barymesh.exact.small_reg import solve_small_reg
 from barymesh.exact.solver import solve
@@ -115,7 +116,7 @@ def test_the_plain_step_lowers_the_dual_by_the_spread_at_least(seed, feasible, s
 @given(seed=SEEDS)
 def test_the_spread_vanishes_at_the_barycenter_and_nowhere_else(seed):
     problem = random_problem(seed, low=0.05)
-    found = solve(problem.oracle, problem.weights, max_iter=20_000, tol=1e-10)
+    found = solve(Rows(problem.oracle, problem.weights), max_iter=20_000, tol=1e-10)
     x = found.x
     for shift, zero in ((0.0, True), (0.3, False)):
         moved = x.copy()
@@ -166,9 +167,11 @@ def test_what_is_kept_lowers_the_merit(by_newton, seed):
 def test_they_converge_to_the_barycenter(seed):
     """At any reg, with any weights: to the last digits, and in few rounds."""
     problem = random_problem(seed, low=1e-4)
-    found = solve_small_reg(problem, max_iter=500, tol=1e-9, callback=None, before=0)
+    found = solve_small_reg(Rows.of(problem), problem, max_iter=500, tol=1e-9, callback=None, before=0)
     assert found.status is bm.Status.CONVERGED
-    bounds = certify(problem.oracle, problem.weights, found.x, found.log_p, found.p, problem.product_costs)
+    bounds = certify(
+        problem.oracle, problem.weights, found.x, found.nodes.log_estimates(), found.p, problem.product_costs
+    )
     assert bounds.gap <= 1e-6 * support_cost(problem)
 
 
@@ -182,7 +185,7 @@ def test_they_converge_without_matrices_too(seed):
             loop.round()
             if loop.reports[-1].spread < 1e-13 and loop.reports[-1].stage == loop.method.last_stage:
                 break
-    truth = solve(problem.oracle, problem.weights, max_iter=20_000, tol=1e-10)
+    truth = solve(Rows(problem.oracle, problem.weights), max_iter=20_000, tol=1e-10)
     # clusters far apart are slow this way
     assert 0.5 * np.abs(np.exp(loop.reports[-1].log_q) - truth.p).sum() < 5e-3
 

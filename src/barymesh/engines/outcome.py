@@ -14,6 +14,7 @@ from barymesh.errors import DriftWarning, warn
 from barymesh.exact.certificate import Certificate
 from barymesh.exact.certified import certified_result
 from barymesh.methods.debiasing import debiasing_of
+from barymesh.metrics import consensus_error
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -27,12 +28,14 @@ def network_result(
     their problem."""
     network = recorder.network
     weights = recorder.weights(members)[members]
+    p = view.barycenter(known, weights)
     result = certified_result(
-        p=view.barycenter(known, weights),
+        p=p,
         support=known.support,
         node_weights=view.estimates,
         duals=view.duals,
-        weights=weights,
+        consensus=consensus_error(view.estimates, p, weights),
+        total=weights @ view.duals,
         reg=known.reg,
         certificate=certificate,
         debiasing=debiasing_of(known),

@@ -109,7 +109,7 @@ class Recorder:
 
     def _feasibility(self, duals: Floats, weights: Floats, p: Floats) -> float:
         if self.debiasing is None:
-            return feasibility_residual(duals, weights)
+            return feasibility_residual(weights @ duals)
         return self.problem.reg * self.debiasing.infeasibility(p, weights @ duals / self.problem.reg)
 
     def truncate(self, count: int) -> None:

@@ -12,7 +12,8 @@ from barymesh import readers as read
 from barymesh.checks import whole_number
 from barymesh.cost import SQUARED, Cost, CostLike
 from barymesh.errors import MeasureError, RegularisationError, SupportError, WeightError
-from barymesh.exact.run import solve_oracle
+from barymesh.exact.rows import Rows
+from barymesh.exact.run import solve_nodes
 from barymesh.exact.transport import transport_costs
 from barymesh.extras import needs
 from barymesh.measures import Atoms, Histogram
@@ -253,9 +254,8 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         if past > 0:
             oracle, kept = self._with_past(oracle)
             masses, costs = np.concatenate([[past], fresh]), ProductCosts(max(costs.largest, kept))
-        self.result_: Result = solve_oracle(
-            oracle, masses / masses.sum(), self.support_, costs, max_iter=max_iter, tol=tol
-        )
+        nodes = Rows(oracle, masses / masses.sum(), costs=costs)
+        self.result_: Result = solve_nodes(nodes, self.support_, max_iter=max_iter, tol=tol)
         self.barycenter_ = self.result_.weights
         self.n_iter_ = self.result_.iterations
         self.weight_seen_ = past + float(fresh.sum())

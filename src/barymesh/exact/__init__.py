@@ -1,4 +1,4 @@
-"""The exact solver for all measures on one machine, and the certificate of its result."""
+"""The exact solver, for measures on one machine or in several places, and the certificate of its result."""
 
 from __future__ import annotations
 

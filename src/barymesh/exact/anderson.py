@@ -6,19 +6,17 @@ the plain step taken in its place. The next point minimises the linear predictio
 
     |r|^2 = sum_i w_i sum_l p_l r_i(l)^2
 
-which is the one that counts where the barycenter p has mass. The history is kept in float32, or in
-16 bits a number where it is large: it only shapes directions, whose size shrinks with the residual, so its rounding
-never limits the accuracy reached.
+which is the one that counts where the barycenter p has mass. The nodes keep the history, and all that is needed of it
+here are products, which add up over the nodes. It is kept in float32, or in 16 bits a number where it is large: it only
+shapes directions, whose size shrinks with the residual, so its rounding never limits the accuracy reached.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import kernels
+from barymesh.exact.nodes import NodeGroup
 
 Floats = NDArray[np.float64]
 
@@ -34,44 +32,39 @@ LONGEST_WAIT = 8
 
 
 class Anderson:
-    """State of the acceleration for arrays of shape ``(m, n)``. Updates ``x`` in place."""
+    """The acceleration of some nodes."""
 
-    def __init__(self, shape: tuple[int, int], depth: int = DEPTH, relaxation: float = RELAXATION) -> None:
-        self.depth, self.relaxation = depth, relaxation
-        kind: type = np.uint16 if shape[0] * shape[1] >= LARGE else np.float32
-        self.moves: NDArray[Any] = np.empty((max(depth, 1), *shape), kind)
-        self.changes: NDArray[Any] = np.empty((max(depth, 1), *shape), kind)
-        self.fallback = np.empty(shape)
+    def __init__(self, nodes: NodeGroup, depth: int = DEPTH, relaxation: float = RELAXATION) -> None:
+        self.nodes, self.depth, self.relaxation = nodes, depth, relaxation
+        nodes.begin_history(max(depth, 1), nodes.count * nodes.size >= LARGE)
         self.open_slot = -1
         self.count = 0
         self.patience = self.waiting = 0
         self.accelerated = False
 
-    def step(self, x: Floats, r: Floats, drift: Floats, weights: Floats, p: Floats, *, plain: bool = False) -> None:
-        """Move ``x``, given its residual ``r``; ``drift = weights @ x`` is subtracted. ``plain``: do not accelerate."""
+    def step(self, drift: Floats, p: Floats, *, plain: bool = False) -> None:
+        """Move the potentials, given their residuals; ``drift (n,)``, their sum, is subtracted. ``plain``: do not
+        accelerate."""
         if self.open_slot >= 0:
-            kernels.close_slot(r, self.relaxation, self.changes[self.open_slot], self.moves[self.open_slot])
+            self.nodes.close_slot(self.open_slot, self.relaxation)
             self.count = min(self.count + 1, self.depth)
-        used, coefficients = 0, np.zeros(1)
+        coefficients = np.zeros(0)
         if self.count > 0 and self.waiting == 0 and not plain:
-            parts = np.zeros((x.shape[0], self.count, self.count + 1))
-            kernels.gram(self.changes, self.count, r, weights, p, parts)
-            table = parts.sum(axis=0)
+            table = self.nodes.gram(self.count, p)
             # residuals too large to be squared: the plain step can do without
             if np.isfinite(table).all():
-                used, coefficients = self.count, _solve(table)
-        self.accelerated = used > 0
+                coefficients = _solve(table)
+        self.accelerated = coefficients.size > 0
         self.waiting = max(0, self.waiting - 1)
         slot = (self.open_slot + 1) % max(self.depth, 1)
-        relaxation = self.relaxation if self.accelerated else 1.0
-        kernels.accelerate(x, r, drift, self.fallback, self.moves, self.changes, used, coefficients, relaxation, slot)
+        self.nodes.move(drift, coefficients, self.relaxation if self.accelerated else 1.0, slot)
         self.open_slot = slot if self.depth else -1
 
-    def keep(self, x: Floats, good: bool) -> bool:
+    def keep(self, good: bool) -> bool:
         """Whether the last step is kept: a plain one always is, an accelerated one if it was ``good``.
 
-        Otherwise ``x`` becomes what the plain step would have made of it, and the caller must evaluate again. After a
-        rejection the acceleration waits longer for its next try, after a good step less.
+        Otherwise the nodes take the plain step in its place, and the caller must evaluate again. After a rejection the
+        acceleration waits longer for its next try, after a good step less.
         """
         if not self.accelerated:
             return True
@@ -79,8 +72,7 @@ class Anderson:
         if good:
             self.patience //= 2
             return True
-        x[:] = self.fallback
-        self.moves[self.open_slot] = self.changes[self.open_slot]
+        self.nodes.undo(self.open_slot)
         self.patience = min(self.patience + 1, LONGEST_WAIT)
         self.waiting = self.patience
         return False

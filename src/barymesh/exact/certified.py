@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from barymesh.errors import NumericalError
 from barymesh.exact.certificate import Certificate
 from barymesh.methods.debiasing import Debiasing
-from barymesh.metrics import consensus_error, feasibility_residual
+from barymesh.metrics import feasibility_residual
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.points import Support
@@ -19,13 +19,14 @@ Floats = NDArray[np.float64]
 
 
 def certified_result(
-    *, p: Floats, support: Support, node_weights: Floats, duals: Floats, weights: Floats, reg: float,
+    *, p: Floats, support: Support, node_weights: Floats, duals: Floats, consensus: float, total: Floats, reg: float,
     certificate: Certificate, status: Status, debiasing: Debiasing | None = None, **known: Any,
 ) -> Result:  # fmt: skip
-    """The Result for the barycenter ``p (n,)`` of nodes with ``weights (m,)``, own estimates ``node_weights (m, n)``
-    and potentials ``duals (m, n)``; ``debiasing``: if the objective is the debiased one; ``known``: its other fields.
-    Numbers that are not finite raise an error; only the bounds may be infinite, where they could not be certified."""
-    finite = all(np.isfinite(array).all() for array in (p, node_weights, duals))
+    """The Result for the barycenter ``p (n,)`` of nodes with own estimates ``node_weights (m, n)`` and potentials
+    ``duals (m, n)``, whose weighted sum is ``total (n,)``; ``debiasing``: if the objective is the debiased one;
+    ``known``: its other fields. Numbers that are not finite raise an error; only the bounds may be infinite, where they
+    could not be certified."""
+    finite = all(np.isfinite(array).all() for array in (p, node_weights, duals, total))
     if not finite or np.isnan([certificate.lower, certificate.upper]).any():
         raise NumericalError(
             "The barycenter came out with numbers that are not finite. Check the measures for extreme coordinates or "
@@ -38,11 +39,9 @@ def certified_result(
         duals=duals,
         value=certificate.upper,
         gap=certificate.gap,
-        consensus=consensus_error(node_weights, p, weights),
+        consensus=consensus,
         feasibility=(
-            feasibility_residual(duals, weights)
-            if debiasing is None
-            else reg * debiasing.infeasibility(p, weights @ duals / reg)
+            feasibility_residual(total) if debiasing is None else reg * debiasing.infeasibility(p, total / reg)
         ),
         reg=reg,
         objective="entropic" if debiasing is None else "debiased",

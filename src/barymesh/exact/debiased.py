@@ -1,4 +1,4 @@
-"""The exact debiased barycenter of all measures on one machine.
+"""The exact debiased barycenter of all measures.
 
 In units of reg, with ``f = sum_i w_i x_i``, ``h_i = log p_i(x_i)``, ``a = sum_i w_i h_i``, and the measure of which f
 is the own potential (methods/debiasing.py), ``s(f) = log e^f K e^f``: at the debiased barycenter all ``h_i`` and s(f)
@@ -24,13 +24,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import kernels
 from barymesh.errors import NumericalError
 from barymesh.exact.anderson import Anderson
-from barymesh.exact.solver import Iteration, Solution, solve
+from barymesh.exact.nodes import NodeGroup
+from barymesh.exact.solver import Iteration, Solution, log_normalised, solve
 from barymesh.interrupt import interruptible
 from barymesh.methods.debiasing import Debiasing
-from barymesh.oracle.base import Oracle
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
@@ -47,10 +46,9 @@ INNER_SHARE, INNER_MOST = 0.2, 500
 
 @dataclass
 class Progress:
-    """What has been seen so far: the ``errors`` and the ``duals`` of all evaluations, the ``least`` error, and ``x (m,
-    n)`` and ``log_p (n,)`` there."""
+    """What has been seen so far: the ``errors`` and the ``duals`` of all evaluations, the ``least`` error, and
+    ``log_p (n,)`` there; the nodes have saved their potentials."""
 
-    x: Floats
     log_p: Floats
     least: float = np.inf
     errors: list[float] = field(default_factory=list)
@@ -62,30 +60,25 @@ class Progress:
 
 
 def solve_debiased(
-    oracle: Oracle, weights: Floats, debiasing: Debiasing, *, max_iter: int, tol: float, start: Floats | None = None,
-    callback: Watch | None = None, before: int = 0,
-) -> Solution:  # fmt: skip
-    """Iterate until ``sum_i w_i |p_i - p|_1`` and the error of ``e^f K e^f`` are ``tol`` at most, together. Every
-    oracle call counts as an iteration; ``before``: those of an earlier stage, which their numbers follow. ``dual`` of
-    the solution is ``sum_i w_i W*_i / reg``."""
-    x = np.zeros((oracle.count, oracle.size)) if start is None else np.array(start, dtype=float)
-    node_errors, mean, f, no_drift = np.empty(oracle.count), *(np.zeros(oracle.size) for _ in range(3))
-    residual = np.empty_like(x)
-    seen = Progress(x.copy(), mean.copy())
-    anderson, since, failures, damping = Anderson((oracle.count, oracle.size)), 0, 0, DAMPING
+    nodes: NodeGroup, debiasing: Debiasing, *, max_iter: int, tol: float, callback: Watch | None = None, before: int = 0
+) -> Solution:
+    """Iterate from the potentials that the nodes have until ``sum_i w_i |p_i - p|_1`` and the error of ``e^f K e^f``
+    are ``tol`` at most, together. Every oracle call counts as an iteration; ``before``: those of an earlier stage,
+    which their numbers follow. ``dual`` of the solution is ``sum_i w_i W*_i / reg``."""
+    no_drift = np.zeros(nodes.size)
+    seen = Progress(no_drift.copy())
+    nodes.save()
+    anderson, since, failures, damping = Anderson(nodes), 0, 0, DAMPING
     with interruptible() as interrupted:
         while True:
-            value, _ = oracle.evaluate(x, out=residual)
-            kernels.weighted_mean(residual, weights, mean)
-            kernels.weighted_mean(x, weights, f)
-            dual = float((weights * value).sum())
-            finite = bool(np.isfinite(dual) and np.isfinite(mean).all() and np.isfinite(f).all())
+            sums = nodes.evaluate()
+            mean, dual = sums.mean, sums.value
+            finite = bool(np.isfinite(dual) and np.isfinite(mean).all() and np.isfinite(sums.drift).all())
             if finite:
-                log_p = _normalised(mean)
+                log_p = log_normalised(mean)
                 p = np.exp(log_p)
-                kernels.residual(residual, mean, p, node_errors)
-                plan = debiasing.plan(f)
-                error = float((weights * node_errors).sum()) + plan.error(log_p)
+                plan = debiasing.plan(sums.drift)
+                error = nodes.residual(mean, p) + plan.error(log_p)
             elif seen.count == 0:
                 raise NumericalError(
                     f"The first step gave a number that is not finite (dual value {dual}). Check the measures for "
@@ -97,56 +90,58 @@ def solve_debiased(
             seen.duals.append(dual)
             since = 0 if finite and error <= SHARE * seen.least else since + 1
             if finite and error < seen.least:
-                seen.least, seen.x[:], seen.log_p[:] = error, x, log_p
-            now = Iteration(before + seen.count, error, dual, p, mean, residual)
+                seen.least, seen.log_p[:] = error, log_p
+                nodes.save()
+            now = Iteration(before + seen.count, error, dual, p, nodes)
             stop = bool(finite and callback is not None and callback(now))
             status = _status(seen.least <= tol, stop, interrupted(), seen.count >= max_iter)
             if status is not None:
                 break
             if finite and error <= GROWTH * seen.least and since < PATIENCE:
-                residual += plan.step(log_p, damping)
-                anderson.step(x, residual, no_drift, weights, p)
-                anderson.keep(x, good=True)
+                nodes.adjust(plan.step(log_p, damping))
+                anderson.step(no_drift, p)
+                anderson.keep(good=True)
                 continue
             failures, damping, since = failures + 1, RISE * damping, 0
-            anderson = Anderson((oracle.count, oracle.size))
-            x[:], ended = _proven_steps(oracle, weights, debiasing, seen, failures, max_iter, callback, before)
+            ended = _proven_steps(nodes, debiasing, seen, failures, max_iter, callback, before)
+            anderson = Anderson(nodes)
             if ended is not None:
                 status = ended
                 break
-    value, log_p_nodes = oracle.evaluate(seen.x)
+    nodes.restore()
+    value = nodes.evaluate().value
     return Solution(
-        seen.x, log_p_nodes, np.exp(seen.log_p), seen.count, seen.least, float(weights @ value), status,
-        np.array(seen.errors), np.array(seen.duals),
-    )  # fmt: skip
+        nodes, seen.log_p, seen.count, seen.least, value, status, np.array(seen.errors), np.array(seen.duals)
+    )
 
 
 def _proven_steps(
-    oracle: Oracle, weights: Floats, debiasing: Debiasing, seen: Progress, steps: int, max_iter: int,
-    callback: Watch | None, before: int,
-) -> tuple[Floats, Status | None]:  # fmt: skip
+    nodes: NodeGroup,
+    debiasing: Debiasing,
+    seen: Progress,
+    steps: int,
+    max_iter: int,
+    callback: Watch | None,
+    before: int,
+) -> Status | None:
     """So many steps that cannot fail, from where the error was least; and why to end, if there is a reason."""
-    x, log_p = seen.x, seen.log_p
+    nodes.restore()
+    log_p = seen.log_p
     for step in range(1, steps + 1):
         # the evaluation that follows is one of those allowed
         left = max_iter - seen.count - 1
         if left <= 0:
             break
         found = solve(
-            oracle, weights, max_iter=min(left, INNER_MOST), tol=INNER_SHARE * seen.least / step**2, start=x,
+            nodes, max_iter=min(left, INNER_MOST), tol=INNER_SHARE * seen.least / step**2,
             offset=debiasing.potential(log_p), callback=callback, before=before + seen.count,
         )  # fmt: skip
         seen.errors += list(np.maximum(found.errors, seen.least))
         seen.duals += list(found.duals)
-        x, log_p = found.x, weights @ found.log_p
+        log_p = found.log_p
         if found.status in (Status.STOPPED, Status.INTERRUPTED):
-            return x, found.status
-    return x, None
-
-
-def _normalised(mean: Floats) -> Floats:
-    top = mean.max()
-    return np.asarray(mean - top - np.log(np.exp(mean - top).sum()))
+            return found.status
+    return None
 
 
 def _status(reached: bool, stopped: bool, interrupted: bool, over: bool) -> Status | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from barymesh.checks import as_floats
 from barymesh.errors import OptionError
 from barymesh.exact.debiased import solve_debiased
+from barymesh.exact.rows import Rows
 from barymesh.exact.solver import solve
 from barymesh.exact.transport import transport_costs
 from barymesh.methods.debiasing import debiasing_of
@@ -35,11 +36,11 @@ class Reference:
 
 def exact_reference(problem: Problem) -> Reference:
     """The true barycenter, from the exact solver."""
-    debiasing, oracle = debiasing_of(problem), problem.float64_oracle
+    debiasing, nodes = debiasing_of(problem), Rows(problem.float64_oracle, problem.weights)
     if debiasing is None:
-        found = solve(oracle, problem.weights, max_iter=ITERATIONS, tol=TOL)
+        found = solve(nodes, max_iter=ITERATIONS, tol=TOL)
     else:
-        found = solve_debiased(oracle, problem.weights, debiasing, max_iter=ITERATIONS, tol=DEBIASED_TOL)
+        found = solve_debiased(nodes, debiasing, max_iter=ITERATIONS, tol=DEBIASED_TOL)
     if found.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return Reference(found.p, problem.reg * found.dual)

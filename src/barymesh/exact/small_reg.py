@@ -8,11 +8,13 @@ iteration takes thousands; elsewhere the accelerated iteration runs at each reg.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.exact.solver import Iteration, Solution, solve
+from barymesh.exact.nodes import NodeGroup
+from barymesh.exact.solver import Iteration, Solution, log_normalised, solve
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.interrupt import interruptible
 from barymesh.methods.rounds import STAGE_ERROR, Rounds
@@ -28,62 +30,64 @@ LOOK = 100
 FRUITLESS = 30
 
 
-def solve_small_reg(problem: Problem, *, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
-    """The barycenter by way of larger regularisations; ``before``: iterations that have been made."""
-    method = Rounds(problem, ExactLogGradients(problem), len(problem.measures), from_start=True)
+def solve_small_reg(
+    nodes: NodeGroup, problem: Problem, *, max_iter: int, tol: float, callback: Watch | None, before: int
+) -> Solution:
+    """The barycenter by way of larger regularisations; ``before``: iterations that have been made. Of the ``problem``
+    everything is used but the measures."""
+    method = Rounds(problem, ExactLogGradients(problem), nodes.count, from_start=True)
+    nodes.reset()
     how = _by_newton if method.newton else _by_stages
-    return how(method, max_iter, tol, callback, before)
+    return how(nodes, method, max_iter, tol, callback, before)
 
 
-def _by_stages(method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
+def _by_stages(
+    nodes: NodeGroup, method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int
+) -> Solution:
     """The accelerated iteration, reg by reg."""
-    weights, x = method.problem.weights, None
     errors: list[Floats] = []
     duals: list[Floats] = []
     for stage, reg in enumerate(method.regs):
         last = stage == method.last_stage
         done = sum(some.size for some in errors)
+        nodes.use(reg)
         found = solve(
-            method.transports.oracle(stage), weights, max_iter=max_iter - done, tol=tol if last else STAGE_ERROR,
-            start=x, callback=callback, before=before + done,
-        )  # fmt: skip
+            nodes, max_iter=max_iter - done, tol=tol if last else STAGE_ERROR, callback=callback, before=before + done
+        )
         errors.append(found.errors)
         duals.append(found.duals if last else np.full(found.iterations, np.nan))
         if last or found.status is not Status.CONVERGED or max_iter <= done + found.iterations:
             break
-        x = found.x * (reg / method.regs[stage + 1])
     return _at_last_reg(method, found, stage, np.concatenate(errors), np.concatenate(duals))
 
 
 def _at_last_reg(method: Rounds, found: Solution, stage: int, errors: Floats, duals: Floats) -> Solution:
     """A solution with the last reg, though the iteration may have ended at an earlier one."""
-    x, weights = found.x * (method.regs[stage] / method.regs[-1]), method.problem.weights
-    status = found.status
+    nodes, status = found.nodes, found.status
     if stage < method.last_stage:
-        value, log_p = method.transports.oracle(method.last_stage).evaluate(x)
-        mean = weights @ log_p
-        p = np.exp(mean - mean.max())
-        p /= p.sum()
-        error = float(weights @ np.abs(np.exp(log_p) - p).sum(axis=1))
+        nodes.use(method.regs[-1])
+        sums = nodes.evaluate()
+        log_p = log_normalised(sums.mean)
         status = Status.MAX_ITERATIONS if status is Status.CONVERGED else status
-        return Solution(x, log_p, p, errors.size, error, float(weights @ value), status, errors, duals)
-    return Solution(x, found.log_p, found.p, errors.size, found.error, found.dual, status, errors, duals)
+        return Solution(nodes, log_p, errors.size, nodes.distance(np.exp(log_p)), sums.value, status, errors, duals)
+    return replace(found, iterations=errors.size, errors=errors, duals=duals)
 
 
-def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int) -> Solution:
-    """Newton's steps: the rounds of a network, with a loop in place of the tree."""
-    weights, count = method.problem.weights, len(method.problem.measures)
-    state, rows, all_nodes = method.start(count), np.arange(count), np.ones(count, dtype=bool)
-    contribution = method.first(state)
-    targets: Floats = np.zeros((count, method.down))
+def _by_newton(
+    nodes: NodeGroup, method: Rounds, max_iter: int, tol: float, callback: Watch | None, before: int
+) -> Solution:
+    """Newton's steps: the rounds of a network, with a sum in place of the tree."""
+    state, target = method.start(1), None
     errors: list[float] = []
     duals: list[float] = []
     least, fruitless = np.inf, 0
+    nodes.begin_rounds()
     with interruptible() as interrupted:
         while True:
-            average = np.concatenate([weights @ part for part in contribution.parts])
+            average = nodes.respond(target).average
             report = method.report(average)
-            error = float(weights @ np.abs(np.exp(state.h) - np.exp(report.log_q)).sum(axis=1))
+            p = np.exp(report.log_q)
+            error = nodes.distance(p)
             at_last = report.stage == method.last_stage
             if at_last and error < least:
                 least, fruitless = error, 0
@@ -91,10 +95,7 @@ def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None
                 fruitless += 1
             errors.append(error)
             duals.append(report.merit if at_last else np.nan)
-            now = Iteration(
-                before + len(errors), error, duals[-1], np.exp(report.log_q), report.mean, report.mean - state.h
-            )
-            stop = callback is not None and callback(now)
+            stop = callback is not None and callback(Iteration(before + len(errors), error, duals[-1], p, nodes))
             if at_last and error <= tol:
                 status = Status.CONVERGED
             elif stop:
@@ -104,14 +105,11 @@ def _by_newton(method: Rounds, max_iter: int, tol: float, callback: Watch | None
             elif len(errors) >= max_iter or fruitless >= FRUITLESS:
                 status = Status.MAX_ITERATIONS
             else:
-                last = targets[0] if len(errors) > 1 else None
-                answer = method.order(state, 0, average, last, 1.0, error, lambda left: False)
-                targets[:] = answer.target
-                contribution = method.respond(state, rows, targets, all_nodes, all_nodes)
+                target = method.order(state, 0, average, target, 1.0, error, lambda left: False).target
                 continue
             break
-    found = Solution(
-        state.x - weights @ state.x, state.h.copy(), np.exp(report.log_q), len(errors), error, duals[-1], status,
-        np.array(errors), np.array(duals),
-    )  # fmt: skip
+    nodes.end_rounds()
+    nodes.shift(-nodes.total())
+    nodes.evaluate()
+    found = Solution(nodes, report.log_q, len(errors), error, duals[-1], status, np.array(errors), np.array(duals))
     return _at_last_reg(method, found, report.stage, found.errors, found.duals)

@@ -1,4 +1,4 @@
-"""The exact entropic barycenter of all measures on one machine: Sinkhorn in the dual, safely accelerated.
+"""The exact entropic barycenter of all measures: Sinkhorn in the dual, safely accelerated.
 
 In units of reg, x_i = lam_i / reg, the plain iteration is
 
@@ -11,6 +11,8 @@ by at least
 
 (Jensen's inequality), which the acceleration is checked against: an accelerated step that does not lower F by the D
 of the point it left is undone, and the plain step taken in its place.
+
+All that is known here of the nodes are sums (nodes.py), so it does not matter where they are.
 """
 
 from __future__ import annotations
@@ -21,11 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core import kernels
 from barymesh.errors import NumericalError
 from barymesh.exact.anderson import DEPTH, Anderson
+from barymesh.exact.nodes import NodeGroup
 from barymesh.interrupt import interruptible
-from barymesh.oracle.base import Oracle
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
@@ -49,25 +50,22 @@ class Iteration:
         The dual objective, in units of reg.
     weights : array (n,)
         The barycenter so far.
-    log_mean : array (n,)
-        The weighted mean of the logarithms of the measures' own estimates.
-    residual : array (m, n)
-        That minus these; the next iteration overwrites it.
+    nodes : NodeGroup
+        The measures, as they are until the next iteration.
     """
 
     number: int
     error: float
     dual: float
     weights: Floats
-    log_mean: Floats
-    residual: Floats
+    nodes: NodeGroup
 
-    def estimates(self, nodes: NDArray[np.intp]) -> Floats:
+    def estimates(self, numbers: NDArray[np.intp]) -> Floats:
         """The own estimates of some measures.
 
         Parameters
         ----------
-        nodes : array (k,)
+        numbers : array (k,)
             The numbers of the measures.
 
         Returns
@@ -75,16 +73,15 @@ class Iteration:
         array (k, n)
             A row for each.
         """
-        return np.exp(self.log_mean - self.residual[nodes])
+        return np.exp(self.nodes.log_estimates(numbers))
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Potentials ``x (m, n)`` in units of reg, their ``log_p (m, n)``, the barycenter ``p (n,)``, and how it went."""
+    """The barycenter, its logarithms ``log_p (n,)``, how it went, and the ``nodes``, which have the potentials."""
 
-    x: Floats
+    nodes: NodeGroup
     log_p: Floats
-    p: Floats
     iterations: int
     error: float
     dual: float
@@ -92,51 +89,53 @@ class Solution:
     errors: Floats
     duals: Floats
 
+    @property
+    def p(self) -> Floats:
+        """``(n,)``: the barycenter."""
+        return np.exp(self.log_p)
+
+    @property
+    def x(self) -> Floats:
+        """``(m, n)``: the potentials of all nodes in units of reg, as they are now."""
+        return self.nodes.potentials()
+
 
 def solve(
-    oracle: Oracle,
-    weights: Floats,
+    nodes: NodeGroup,
     *,
     max_iter: int,
     tol: float,
-    start: Floats | None = None,
     depth: int = DEPTH,
     callback: Callable[[Iteration], bool | None] | None = None,
     before: int = 0,
     patience: int | None = None,
     offset: Floats | None = None,
 ) -> Solution:
-    """Iterate until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain iteration. Every oracle call counts as an
-    iteration; ``before``: those of an earlier stage, which their numbers follow. ``patience``: give up after so
-    many, or twice as many, four times as many and so on, if at the rate of the last half of them it would take more
-    than twice as many again. ``offset (n,)``: what the potentials ``sum_i w_i x_i`` are to be in place of 0, which
-    minimises ``sum_i w_i W_i(p) - reg <offset, p>``."""
-    offset = np.zeros(oracle.size) if offset is None else offset
-    x = np.zeros((oracle.count, oracle.size)) if start is None else start - weights @ start
-    x += offset
-    anderson = Anderson((oracle.count, oracle.size), depth)
-    node_errors, mean, drift = np.empty(oracle.count), np.empty(oracle.size), np.empty(oracle.size)
+    """Iterate from the potentials that the nodes have until ``sum_i w_i |p_i - p|_1 <= tol``. ``depth=0`` is plain
+    iteration. Every oracle call counts as an iteration; ``before``: those of an earlier stage, which their numbers
+    follow. ``patience``: give up after so many, or twice as many, four times as many and so on, if at the rate of the
+    last half of them it would take more than twice as many again. ``offset (n,)``: what the potentials ``sum_i w_i
+    x_i`` are to be in place of 0, which minimises ``sum_i w_i W_i(p) - reg <offset, p>``."""
+    offset = np.zeros(nodes.size) if offset is None else offset
+    nodes.shift(offset - nodes.total())
+    anderson = Anderson(nodes, depth)
     errors: list[float] = []
     duals: list[float] = []
-    log_p = np.empty_like(x)
     goal, best = np.inf, np.inf
     with interruptible() as interrupted:
         while True:
-            value, _ = oracle.evaluate(x, out=log_p)
-            kernels.weighted_mean(log_p, weights, mean)
-            kernels.weighted_mean(x, weights, drift)
-            drift -= offset
+            sums = nodes.evaluate()
+            mean, drift = sums.mean, sums.drift - offset
             top = mean.max()
             with np.errstate(invalid="ignore"):
                 decrease = float(-(top + np.log(np.exp(mean - top).sum())))
             p = np.exp(mean + decrease)
             # the rounded history lets sum_i w_i x_i drift, which would flatter the dual
-            dual = _dot(weights, value) - _dot(drift, p)
-            kernels.residual(log_p, mean, p, node_errors)
-            error = _dot(weights, node_errors)
+            dual = sums.value - float((drift * p).sum())
+            error = nodes.residual(mean, p)
             finite = bool(np.isfinite([dual, error]).all())
             lowered = dual <= goal + ROUNDING * (1.0 + abs(dual)) and error <= ERROR_GROWTH * best
-            if not anderson.keep(x, finite and lowered):
+            if not anderson.keep(finite and lowered):
                 errors.append(errors[-1])
                 duals.append(duals[-1])
                 continue
@@ -149,7 +148,7 @@ def solve(
             errors.append(error)
             duals.append(dual)
             best = min(best, error)
-            state = Iteration(before + len(errors), error, dual, p, mean, log_p)
+            state = Iteration(before + len(errors), error, dual, p, nodes)
             status = _stop_reason(error, tol, len(errors), max_iter, interrupted, callback, state)
             if status is None and patience is not None and len(errors) == patience:
                 if _crawls(errors, tol):
@@ -159,8 +158,14 @@ def solve(
                 break
             goal = dual - decrease
             # the last evaluation allowed must not be one that may be undone
-            anderson.step(x, log_p, drift, weights, p, plain=len(errors) + 1 >= max_iter)
-    return Solution(x, mean - log_p, p, len(errors), error, dual, status, np.array(errors), np.array(duals))
+            anderson.step(drift, p, plain=len(errors) + 1 >= max_iter)
+    return Solution(nodes, mean + decrease, len(errors), error, dual, status, np.array(errors), np.array(duals))
+
+
+def log_normalised(mean: Floats) -> Floats:
+    """``mean (n,)`` less a constant, so that its exponentials sum to 1."""
+    top = mean.max()
+    return np.asarray(mean - top - np.log(np.exp(mean - top).sum()))
 
 
 def _crawls(errors: list[float], tol: float) -> bool:
@@ -169,11 +174,6 @@ def _crawls(errors: list[float], tol: float) -> bool:
     half = count // 2
     gained = np.log(errors[half - 1] / errors[-1])
     return bool(gained <= 0 or (count - half) * np.log(errors[-1] / tol) / gained > 2 * count)
-
-
-def _dot(a: Floats, b: Floats) -> float:
-    """Not by BLAS, whose threads would keep spinning beside those of the compiled code."""
-    return float((a * b).sum())
 
 
 def _stop_reason(

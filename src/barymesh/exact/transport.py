@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.exact.anderson import Anderson
+from barymesh.exact.rows import Rows
 from barymesh.exact.solver import ROUNDING
 from barymesh.oracle.base import Oracle
 
@@ -32,19 +33,22 @@ def transport_potentials(
     ``reg KL(target | p_i)``; an accelerated one that raises the sum over all nodes by less is undone.
     """
     log_target = np.log(np.maximum(target, np.finfo(float).tiny))
-    x = np.zeros((oracle.count, oracle.size)) if start is None else start.copy()
-    no_drift, weights = np.zeros(oracle.size), np.ones(oracle.count)
-    anderson, goal = Anderson(x.shape), -np.inf
+    rows = Rows(oracle, np.ones(oracle.count))
+    x, log_p, no_drift = rows.x, rows.log_p, np.zeros(oracle.size)
+    if start is not None:
+        x[:] = start
+    anderson, goal = Anderson(rows), -np.inf
     for _ in range(max_iter):
-        value, log_p = oracle.evaluate(x)
+        value, _ = oracle.evaluate(x, out=log_p)
         bounds = x @ target - value
         reached = float(bounds.sum())
-        if not anderson.keep(x, bool(reached >= goal - ROUNDING * (1.0 + np.abs(bounds).sum()))):
+        if not anderson.keep(bool(reached >= goal - ROUNDING * (1.0 + np.abs(bounds).sum()))):
             continue
         best, costs, error = x.copy(), oracle.reg * bounds, float(np.abs(np.exp(log_p) - target).sum(axis=1).max())
         if error <= tol:
             break
-        short = log_target - log_p
-        goal = reached + float((short @ target).sum())
-        anderson.step(x, short, no_drift, weights, target)
+        # the residuals
+        np.subtract(log_target, log_p, out=log_p)
+        goal = reached + float((log_p @ target).sum())
+        anderson.step(no_drift, target)
     return best, costs, error

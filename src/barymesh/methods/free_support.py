@@ -22,9 +22,10 @@ mean squares, coordinate by coordinate. They are also the unit in which moves ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,21 +107,26 @@ class FreeTarget:
 
 class FreeSupportMethod(RoundMethod[FreeSupportState]):
     """Points that move. The measures of the problem are those of the nodes, in the order of their rows, and perhaps
-    others that nodes change to. ``pooled``: there are no other measures, and the points may start among them."""
+    others that nodes change to. ``drawn``: for a root that may have draws from all measures, among which the points
+    start: ``drawn(shares, start)`` has so many of each."""
 
     name = "free_support"
     final = True
     in_rounds = True
 
-    def __init__(self, problem: Problem, *, pooled: bool = False) -> None:
+    def __init__(self, problem: Problem, *, drawn: Callable[[NDArray[np.int64], int], Floats] | None = None) -> None:
         assert problem.free is not None
-        self.problem, self.free, self.reg, self.pooled = problem, problem.free, problem.reg, pooled
+        self.problem, self.free, self.reg, self.drawn = problem, problem.free, problem.reg, drawn
         self.n, self.d = problem.support.points.shape
         # projections, h and x; the objective's dual, the upper bound; means and mean squares
         self.up = self.n * self.d + 2 * self.n + 2 + 2 * self.d
         self.down = self.n * self.d + self.n + len(FreeOrder)
-        self.moments = np.array([_moments(atoms) for atoms in problem.atoms])
         self._oracles: dict[bytes, MovingOracle] = {}
+
+    @cached_property
+    def moments(self) -> Floats:
+        """``(m, 2 d)``: of the measures."""
+        return np.array([_moments(atoms) for atoms in self.problem.atoms])
 
     def start(self, count: int) -> FreeSupportState:
         n, wide = self.n, self.n * self.d
@@ -266,6 +272,10 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             return last.points, np.full(self.n, 1.0 / self.n)
         return last.points, np.exp(_log_barycenter(*average[wide : wide + 2 * self.n].reshape(2, self.n)))
 
+    def dual(self, average: Floats) -> float:
+        """The average of the nodes' dual functions, in units of reg."""
+        return float(average[self.n * self.d + 2 * self.n])
+
     def target_at(self, points: Floats, log_weights: Floats) -> Floats:
         """The target that begins from these points and weights, with the potentials that the nodes have."""
         order = self._first_order(self.free.starts - 1)
@@ -282,8 +292,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         """``(n, d)``: where the points start, from the averages of the nodes."""
         if self.free.points is not None:
             return self.free.points
-        if self.pooled:
-            return self.problem.start_points(number)
+        if self.drawn is not None:
+            return self.problem.start_points(number, self.drawn)
         return centre + spread * normal_draws(self.free, self.d, number)
 
     def _first_order(self, number: int) -> Floats:

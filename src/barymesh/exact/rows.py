@@ -1,0 +1,223 @@
+"""Nodes in this process: a row of every array for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.core import kernels
+from barymesh.exact.certificate import NodeBounds, node_bounds
+from barymesh.exact.coarser import coarser_problem, extended
+from barymesh.exact.nodes import Evaluation, Floats, Indices, NodeGroup, RoundSums
+from barymesh.gradients.logarithmic import ExactLogGradients
+from barymesh.methods.base import Contribution, RoundMethod
+from barymesh.methods.free_support import FreeSupportMethod
+from barymesh.methods.rounds import Rounds
+from barymesh.oracle.base import Oracle
+from barymesh.oracle.bounds import ProductCosts
+from barymesh.oracle.groups import build_oracle
+from barymesh.problem import Problem
+from barymesh.support.points import Support
+
+# rows done together where a copy of all would take much memory
+BATCH = 1024
+
+
+class Rows(NodeGroup):
+    """The nodes of an ``oracle`` with these ``weights (m,)``. ``problem``: theirs, which levels, rounds and
+    certificates need; ``costs``: for a certificate without one. ``all_nodes``: how many there are with those in other
+    places."""
+
+    def __init__(
+        self, oracle: Oracle, weights: Floats, problem: Problem | None = None, costs: ProductCosts | None = None,
+        all_nodes: int | None = None,
+    ) -> None:  # fmt: skip
+        self.weights, self.count, self._problem, self._costs = weights, oracle.count, problem, costs
+        self.all_nodes = all_nodes or oracle.count
+        self.finer: list[Problem] = []
+        self.method: RoundMethod[Any] | None = None
+        self.saved, self.saved_reg = np.empty((0, 0)), oracle.reg
+        self._evaluate_by(oracle, np.zeros((oracle.count, oracle.size)))
+
+    @classmethod
+    def of(cls, problem: Problem, start: Floats | None = None) -> Rows:
+        """All nodes of a problem, with the potentials ``start (m, n)``."""
+        rows = cls(problem.oracle, problem.weights, problem)
+        if start is not None:
+            rows.set_potentials(start)
+        return rows
+
+    def _evaluate_by(self, oracle: Oracle, x: Floats) -> None:
+        """Pass to another oracle, with the potentials ``x``."""
+        self.oracle, self.x = oracle, x
+        self.size, self.reg = oracle.size, oracle.reg
+        # log p_i, which become the residuals mean - log p_i
+        self.log_p, self.mean = np.empty_like(x), np.zeros(0)
+        self.moves: NDArray[Any] = np.empty((0, *x.shape), np.float32)
+        self.changes, self.fallback = self.moves, np.empty((0, 0))
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the nodes, on the present points."""
+        assert self._problem is not None, "nodes known by their oracle only have no other level"
+        return self._problem
+
+    def _sum(self, rows: Floats) -> Floats:
+        found = np.empty(rows.shape[1])
+        kernels.weighted_mean(rows, self.weights, found)
+        return found
+
+    # the potentials
+
+    def total(self) -> Floats:
+        return self._sum(self.x)
+
+    def shift(self, by: Floats) -> None:
+        self.x += by
+
+    def reset(self) -> None:
+        self.x[:] = 0.0
+
+    def save(self) -> None:
+        if self.saved.shape != self.x.shape:
+            self.saved = np.empty_like(self.x)
+        self.saved[:], self.saved_reg = self.x, self.reg
+
+    def restore(self) -> None:
+        np.multiply(self.saved, self.saved_reg / self.reg, out=self.x)
+
+    def potentials(self) -> Floats:
+        return self.x
+
+    def set_potentials(self, x: Floats) -> None:
+        self.x[:] = x
+
+    # an iteration
+
+    def evaluate(self) -> Evaluation:
+        value, _ = self.oracle.evaluate(self.x, out=self.log_p)
+        self.mean = np.zeros(0)
+        return Evaluation(float((self.weights * value).sum()), self._sum(self.log_p), self._sum(self.x))
+
+    def residual(self, mean: Floats, p: Floats) -> float:
+        errors = np.empty(self.count)
+        kernels.residual(self.log_p, mean, p, errors)
+        self.mean = mean
+        return float((self.weights * errors).sum())
+
+    def adjust(self, by: Floats) -> None:
+        self.log_p += by
+
+    # its acceleration
+
+    def begin_history(self, depth: int, brief: bool) -> None:
+        shape, kind = (depth, *self.x.shape), np.uint16 if brief else np.float32
+        if self.moves.shape != shape or self.moves.dtype != kind:
+            self.moves, self.changes = np.empty(shape, kind), np.empty(shape, kind)
+            self.fallback = np.empty_like(self.x)
+
+    def close_slot(self, slot: int, relaxation: float) -> None:
+        kernels.close_slot(self.log_p, relaxation, self.changes[slot], self.moves[slot])
+
+    def gram(self, count: int, p: Floats) -> Floats:
+        parts = np.zeros((self.count, count, count + 1))
+        kernels.gram(self.changes, count, self.log_p, self.weights, p, parts)
+        return np.asarray(parts.sum(axis=0))
+
+    def move(self, drift: Floats, coefficients: Floats, relaxation: float, slot: int) -> None:
+        used, factors = coefficients.size, coefficients if coefficients.size else np.zeros(1)
+        kernels.accelerate(
+            self.x, self.log_p, drift, self.fallback, self.moves, self.changes, used, factors, relaxation, slot
+        )
+
+    def undo(self, slot: int) -> None:
+        self.x[:] = self.fallback
+        self.moves[slot] = self.changes[slot]
+
+    # levels
+
+    def coarsen(self, support: Support) -> None:
+        self.finer.append(self.problem)
+        self._problem = coarser_problem(self.problem, support)
+        self._evaluate_by(self.problem.oracle, np.zeros((self.count, support.size)))
+
+    def refine(self) -> Floats:
+        finer = self.finer.pop()
+        sums = extended(self.problem, self.x, finer.support)
+        self._problem = finer
+        mean = self._sum(sums)
+        self._evaluate_by(finer.oracle, np.negative(sums, out=sums))
+        return mean
+
+    def use(self, reg: float) -> None:
+        problem = self.problem
+        oracle = (
+            problem.float64_oracle
+            if reg == problem.reg
+            else build_oracle(problem.atoms, problem.support, problem.cost, reg)
+        )
+        if oracle is not self.oracle:
+            self._evaluate_by(oracle, self.x * (self.reg / reg))
+
+    # rounds
+
+    def begin_rounds(self) -> None:
+        problem = self.problem
+        self.method = (
+            Rounds(problem, ExactLogGradients(problem), self.all_nodes, from_start=True)
+            if problem.free is None
+            else FreeSupportMethod(problem)
+        )
+        self.state: Any = self.method.start(self.count)
+        self.state.x[:] = self.x
+
+    def respond(self, target: Floats | None) -> RoundSums:
+        assert self.method is not None
+        if target is None:
+            return self._summed(self.method.first(self.state))
+        rows, yes = np.arange(self.count), np.ones(self.count, dtype=bool)
+        targets = np.broadcast_to(target, (self.count, target.size))
+        return self._summed(self.method.respond(self.state, rows, np.ascontiguousarray(targets), yes, yes))
+
+    def _summed(self, contribution: Contribution) -> RoundSums:
+        average = np.concatenate([self.weights @ part for part in contribution.parts])
+        return RoundSums(average, float(contribution.errors.max()))
+
+    def end_rounds(self, points: Floats | None = None) -> None:
+        assert self.method is not None
+        x = self.state.x
+        if points is not None:
+            self._problem = self.problem.placed(points)
+        elif isinstance(self.method, Rounds):
+            x = x * (self.method.regs[int(self.state.stage[0])] / self.problem.reg)
+        self.method = None
+        self._evaluate_by(self.problem.float64_oracle, x)
+
+    def draw(self, shares: NDArray[np.int64], start: int) -> Floats:
+        return self.problem.drawn(shares, start)
+
+    # results
+
+    def distance(self, p: Floats) -> float:
+        logs = self.log_estimates()
+        parts = (slice(start, start + BATCH) for start in range(0, self.count, BATCH))
+        errors = [np.abs(np.exp(logs[part]) - p).sum(axis=1) for part in parts]
+        return float((self.weights * np.concatenate(errors)).sum())
+
+    def bounds(self, p: Floats) -> NodeBounds:
+        costs = self._costs if self._problem is None else self.problem.product_costs
+        assert costs is not None
+        return node_bounds(self.oracle, self.weights, self.x, self.log_estimates(), p, costs)
+
+    def log_estimates(self, numbers: Indices | None = None) -> Floats:
+        if self.method is not None:
+            return np.asarray(self.state.h[slice(None) if numbers is None else numbers])
+        if numbers is not None:
+            return np.asarray(self.mean - self.log_p[numbers] if self.mean.size else self.log_p[numbers])
+        if self.mean.size:
+            # there is no need of the residuals any more
+            np.subtract(self.mean, self.log_p, out=self.log_p)
+            self.mean = np.zeros(0)
+        return self.log_p

@@ -22,6 +22,9 @@ extensions = [
     "sphinx.ext.autodoc",
     "numpydoc",
     "sphinx_copybutton",
+    # formulas: MathJax is copied into the site, and loaded from there
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
     "command_reference",
     "table_reference",
 ]
@@ -29,7 +32,7 @@ exclude_patterns = ["_build", "**/README.txt"]
 nitpicky = True
 
 # ---- Markdown
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 highlight_language = "none"
 # -- is two hyphens, as in --option
@@ -51,6 +54,8 @@ numpydoc_class_members_toctree = False
 
 # ---- pages
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = f"barymesh {release}"
 html_copy_source = False
 html_show_sphinx = False

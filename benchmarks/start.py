@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from barymesh.peers.network_file import KITS, NewNode, create
+from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.status import query
 from benchmarks.parts import Part, Row, Table
 from benchmarks.programs import IMAGES, IMPORTS, NETWORK, TWO_GAUSSIANS, Version, running, versions, write_images

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import barymesh as bm
-from barymesh.peers import network_file
-from barymesh.peers.network_file import KITS, NewNode
+from barymesh.peers import members, network_file
+from barymesh.peers.members import KITS, NewNode
 from barymesh.support.text import parse_support
 
 NODES = [NewNode(name, f"tcp://{name}:5555", status_port=5701 + k) for k, name in enumerate("abcde")]
@@ -29,7 +29,7 @@ def prepare(sites: Path, user: int, nodes: Sequence[NewNode] = NODES) -> None:
         print("The sites have their kits already.")
         return
     with tempfile.TemporaryDirectory() as folder:
-        made = network_file.create(Path(folder), nodes, EDGES, support=SUPPORT, reg=REG)
+        made = members.create(Path(folder), nodes, EDGES, support=SUPPORT, reg=REG)
         for k, node in enumerate(nodes):
             site = sites / node.name
             for file in (Path(folder) / KITS / node.name).iterdir():

@@ -14,12 +14,12 @@ import pytest
 
 from barymesh.cli import dashboard as command
 from barymesh.cli.dashboard import source_of, with_dashboard
-from barymesh.cli.peers import _watchable
+from barymesh.cli.peers.node import _watchable
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.peers import PeersSource
 from barymesh.dashboard.server import AccessPolicy, serve
 from barymesh.errors import FileError, MissingPackageError, OptionError
-from barymesh.peers.network_file import KITS, NewNode, create
+from barymesh.peers.members import KITS, NewNode, create
 from tests.dashboard.serving import QUIET
 
 

@@ -16,9 +16,12 @@ from typer.testing import CliRunner
 
 import barymesh as bm
 from barymesh.cli import peers
-from barymesh.cli.peers import parse_node, register
+from barymesh.cli.peers import register
+from barymesh.cli.peers.network import parse_node
 from barymesh.errors import OptionError
-from barymesh.peers.network_file import KITS, NETWORK, NEXT_SECRET, SECRET, NetworkFile
+from barymesh.peers.kit import NEXT_SECRET, SECRET
+from barymesh.peers.members import KITS
+from barymesh.peers.network_file import NETWORK, NetworkFile
 from barymesh.peers.status import query
 from tests.peers.cluster import free_ports
 

@@ -12,7 +12,7 @@ from barymesh.cli.dashboard import source_of
 from barymesh.dashboard.peers import PeersSource
 from barymesh.dashboard.scene import NodeState
 from barymesh.errors import NetworkError
-from barymesh.peers.network_file import NewNode, create
+from barymesh.peers.members import NewNode, create
 from tests.peers.cluster import POINTS, Cluster, until
 
 

@@ -144,13 +144,13 @@ def attach(node: Node, beat: int, received: Received) -> None:
     elif node.epoch == 0.0:
         waited = node.age + 1
         make_root(node, 0.0)
-        if newest == 0.0 and (ahead or (None in received and waited <= node.patience)):
+        if newest == 0.0 and (ahead or None in received) and waited <= node.patience:
             # a message that is still to come may tell of an epoch
             node.age = waited
             return
         # the neighbours have no memory either, it seems
         node.epoch = epoch_after(newest, node.id, beat)
-    elif (newest > node.epoch or (ahead and node.epoch >= 1.0)) and may_begin(node):
+    elif (newest > node.epoch or ahead) and may_begin(node):
         # towards a neighbour that is far ahead it goes in steps, the same as others who see it
         step = min(floor(node.epoch) + STRIDE, LAST_EPOCH)
         make_root(node, newest if newest > node.epoch else step)
@@ -252,11 +252,13 @@ def may_begin(node: Node) -> bool:
 
 def is_credible(node: Node, epoch: float, received: Received) -> bool:
     """Whether the node believes in an epoch that a neighbour claims: one that is not far from its own, or that most
-    neighbours are close to. A node without memory knows of no epoch, and believes the more the longer it has waited for
-    its other neighbours."""
-    far = STRIDE * 2.0 ** min(node.age, 43) if node.epoch < 1.0 else STRIDE
-    close = [m for m in received if m is not None and m.epoch >= epoch - STRIDE]
-    return epoch <= node.epoch + far or 2 * len(close) > len(received)
+    neighbours are close to. A node without memory knows of no epoch, and may believe most of those that have sent
+    something: the more the longer it has waited for the others."""
+    present = [m for m in received if m is not None]
+    close = [m for m in present if m.epoch >= epoch - STRIDE]
+    if epoch <= node.epoch + STRIDE or 2 * len(close) > len(received):
+        return True
+    return node.epoch < 1.0 and epoch <= STRIDE * 2.0 ** min(node.age, 43) and 2 * len(close) > len(present)
 
 
 def make_root(node: Node, epoch: float) -> None:

@@ -108,9 +108,14 @@ def test_the_honest_reach_a_barycenter_though_one_lies(what, method):
         assert min(distances) <= 0.02, distances
 
 
-def test_epochs_advance_at_a_bounded_rate():
-    """However large the epochs that a neighbour claims, and however often."""
-    society = Society(GRAPH, LIAR, changed(EPOCH=lambda m: kernels.LAST_EPOCH)).run(300)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_epochs_advance_at_a_bounded_rate(fresh):
+    """However large the epochs that a neighbour claims, and however often; also if all nodes begin without memory."""
+    society = Society(GRAPH, LIAR, changed(EPOCH=lambda m: kernels.LAST_EPOCH))
+    if fresh:
+        for peer in society.peers:
+            peer.host.begin(2)
+    society.run(300)
     epochs = [float(society.peers[node].host.state.epoch[0]) for node in society.honest_nodes]
     # some at once at the beginning, then one in 200 activations
     begun = 64 + 2 * 5 + 300 / 200 + 2

@@ -21,7 +21,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import barymesh as bm
-from barymesh.peers.network_file import SECRET, NewNode
+from barymesh.peers.kit import SECRET
+from barymesh.peers.members import NewNode
 from barymesh.peers.status import query
 from barymesh.resources.cores import ONE_THREAD
 from tests.packages import EXTRAS_OF_PROJECT, PROJECT, needed_by

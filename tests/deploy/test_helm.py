@@ -13,7 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from barymesh.peers.network_file import KITS, Kit, NewNode, create
+from barymesh.peers.kit import Kit
+from barymesh.peers.members import KITS, NewNode, create
 from tests.deploy.helm_templates import render
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "barymesh-node"

@@ -17,8 +17,10 @@ import numpy as np
 import barymesh as bm
 from barymesh.io.output import RESULT
 from barymesh.network import as_network
-from barymesh.peers import network_file
-from barymesh.peers.network_file import KITS, NETWORK, NEXT_SECRET, Kit, NewNode, create
+from barymesh.peers import kit, members
+from barymesh.peers.kit import NEXT_SECRET, Kit
+from barymesh.peers.members import KITS, NewNode, create
+from barymesh.peers.network_file import NETWORK
 from barymesh.peers.status import query
 from barymesh.transport.keys import KeyPair
 
@@ -51,8 +53,9 @@ class Cluster:
     with ``adopt``, and has it from its next start on."""
 
     def __init__(
-        self, folder, size, graph="cycle", method="sinkhorn", interval=0.05, tol=1e-6, endpoints=None, prefixes=None
-    ):
+        self, folder, size, graph="cycle", method="sinkhorn", interval=0.05, tol=1e-6, endpoints=None, prefixes=None,
+        masks=False,
+    ):  # fmt: skip
         ports = free_ports(2 * size)
         self.size, self.folder = size, Path(folder)
         self.endpoints = endpoints or [f"tcp://127.0.0.1:{port}" for port in ports[:size]]
@@ -61,8 +64,9 @@ class Cluster:
         nodes = [NewNode(name, self.endpoints[k], None, ports[size + k]) for k, name in enumerate(names)]
         pairs = [(names[i], names[j]) for i, j in as_network(graph, size).edges]
         self.network = create(
-            self.folder, nodes, pairs, support=f"{POINTS}:-3:3", reg=REG, method=method, interval=interval, tol=tol
-        )
+            self.folder, nodes, pairs, support=f"{POINTS}:-3:3", reg=REG, method=method, interval=interval, tol=tol,
+            masks=masks,
+        )  # fmt: skip
         self.names, self.status_ports, self.members = names, ports[size:], list(range(size))
         self.kits = [self.folder / KITS / name for name in names]
         self.rng = np.random.default_rng(size)
@@ -86,7 +90,7 @@ class Cluster:
         """Add a node; its number."""
         node, name, (port, status_port) = self.size, f"n{self.size}", free_ports(2)
         new = NewNode(name, f"tcp://127.0.0.1:{port}", None, status_port)
-        self.network = network_file.add(self.folder / NETWORK, new, [self.names[k] for k in neighbours])
+        self.network = members.add(self.folder / NETWORK, new, [self.names[k] for k in neighbours])
         self.size += 1
         self.members.append(node)
         for known, value in (
@@ -103,7 +107,7 @@ class Cluster:
         around = [next(other for other in edge if other != name) for edge in self.network.edges if name in edge]
         linked = {frozenset(edge) for edge in self.network.edges}
         edges = [pair for pair in itertools.pairwise(around) if frozenset(pair) not in linked]
-        self.network = network_file.remove(self.folder / NETWORK, name, edges)
+        self.network = members.remove(self.folder / NETWORK, name, edges)
         self.members.remove(node)
 
     def rotate(self, node):
@@ -111,12 +115,12 @@ class Cluster:
         keys = KeyPair.create()
         (self.kits[node] / NEXT_SECRET).unlink(missing_ok=True)
         keys.save(self.kits[node] / NEXT_SECRET)
-        self.network = network_file.rotate_key(self.folder / NETWORK, self.names[node], keys.public)
+        self.network = members.rotate_key(self.folder / NETWORK, self.names[node], keys.public)
 
     def adopt(self, *nodes):
         """Let nodes take the newest file."""
         for node in nodes:
-            network_file.accept(self.network, self.kits[node])
+            kit.accept(self.network, self.kits[node])
 
     def write_data(self, node):
         np.savetxt(self.kits[node] / "x.csv", self.samples[node], header="x", comments="")

@@ -13,7 +13,9 @@ from barymesh.io.files import read_measure
 from barymesh.peers import audit
 from barymesh.peers import check as check_module
 from barymesh.peers.check import Verdict, check
-from barymesh.peers.network_file import KITS, NETWORK, SECRET, Kit, NetworkFile
+from barymesh.peers.kit import SECRET, Kit
+from barymesh.peers.members import KITS
+from barymesh.peers.network_file import NETWORK, NetworkFile
 from barymesh.peers.node import STATE, PrivacyLevel, open_peer
 from barymesh.peers.states import state_text
 from barymesh.privacy.ledger import LEDGER

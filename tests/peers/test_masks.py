@@ -13,7 +13,8 @@ import barymesh as bm
 from barymesh.core import tree
 from barymesh.engines.runtime import StopReason
 from barymesh.errors import ConfigError
-from barymesh.peers.network_file import KITS, Kit, NewNode, create
+from barymesh.peers.kit import Kit
+from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.node import STATE, open_peer
 from tests.peers.cluster import free_ports
 

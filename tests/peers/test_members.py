@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import barymesh as bm
 from barymesh.cli.peers import register
-from barymesh.peers.network_file import Kit
+from barymesh.peers.kit import Kit
 from barymesh.peers.node import STATE, open_peer
 from barymesh.peers.states import state_text
 from barymesh.peers.status import metrics

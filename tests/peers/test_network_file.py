@@ -11,20 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barymesh.errors import BarymeshError, ConfigError, FileError
-from barymesh.peers.network_file import (
-    KITS,
-    METHODS,
-    NETWORK,
-    NODE,
-    SECRET,
-    Kit,
-    NetworkFile,
-    NewNode,
-    accept,
-    add,
-    create,
-    remove,
-)
+from barymesh.peers.kit import NODE, SECRET, Kit, accept
+from barymesh.peers.members import KITS, NewNode, add, create, remove
+from barymesh.peers.network_file import METHODS, NETWORK, NetworkFile
 from barymesh.transport.keys import CurveKeyError, KeyPair
 
 KEYS = [KeyPair.create().public for _ in range(6)]

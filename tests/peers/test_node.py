@@ -14,7 +14,8 @@ from barymesh.engines.runtime import StopReason, new_incarnation
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError
 from barymesh.io.files import read_measure
 from barymesh.io.output import RESULT
-from barymesh.peers.network_file import KITS, Kit, NewNode, create
+from barymesh.peers.kit import Kit
+from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.node import STATE, PrivacyLevel, open_peer
 from tests.peers.cluster import free_ports
 

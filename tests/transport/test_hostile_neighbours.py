@@ -218,6 +218,27 @@ def test_a_message_of_many_parts_ends_with_the_connection_before_it_is_complete(
     run(work())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of a connection")
+def test_a_request_of_many_parts_ends_with_the_connection_before_it_is_complete():
+    """The same in the other direction; and others are served meanwhile."""
+    a, b, c = Peer(0), Peer(1), Peer(2)
+
+    async def work():
+        async with a.links(neighbours=[b.at("tcp://127.0.0.1:1"), c.at("tcp://127.0.0.1:2")]) as at_a:
+            with client(b, a, at_a.endpoint) as endless, client(c, a, at_a.endpoint) as honest:
+                ended = asyncio.create_task(event(endless, zmq.Event.DISCONNECTED))
+                await asyncio.sleep(0)
+                await endless.send_multipart([bytes(400)] * 60_000, copy=False)
+                await honest.send(request(2))
+                await ended
+                at_a.publish(0, 0, 1, np.zeros(WIDTH))
+                await honest.recv()
+                # nothing of it was ever read
+                assert at_a.status()[b.name].refused_messages == {}
+
+    run(work())
+
+
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [

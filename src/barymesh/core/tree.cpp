@@ -53,15 +53,18 @@ bool may_begin(const Tree& t, Index i) {
 }
 
 // Whether the node in row i believes in an epoch that a neighbour claims: one that is not far from its own, or that most
-// neighbours are close to. A node without memory knows of no epoch, and believes the more the longer it has waited for
-// its other neighbours.
+// neighbours are close to. A node without memory knows of no epoch, and may believe most of those that have sent
+// something: the more the longer it has waited for the others.
 bool is_credible(const Tree& t, Index i, double epoch, const Received& received) {
-    const double own = t.epoch[i];
-    const double far = own < 1.0 ? STRIDE * static_cast<double>(Index{1} << smaller<Index>(t.age[i], 43)) : STRIDE;
-    if (epoch <= own + far) return true;
-    Index close = 0;
-    for (Index s = 0; s < received.size(); ++s) close += received[s][EPOCH] >= epoch - STRIDE;
-    return 2 * close > received.size();
+    if (epoch <= t.epoch[i] + STRIDE) return true;
+    Index close = 0, present = 0;
+    for (Index s = 0; s < received.size(); ++s) {
+        close += received[s][EPOCH] >= epoch - STRIDE;
+        present += received[s][ROOT] != 0.0;
+    }
+    if (2 * close > received.size()) return true;
+    const double far = STRIDE * static_cast<double>(Index{1} << smaller<Index>(t.age[i], 43));
+    return t.epoch[i] < 1.0 && epoch <= far && 2 * close > present;
 }
 
 // Chooses the parent of the node in row i from the headers of its neighbours.
@@ -93,13 +96,13 @@ void attach(const Tree& t, Index i, Index beat, const Received& received) {
     } else if (t.epoch[i] == 0.0) {
         const Index waited = t.age[i] + 1;
         become_root(t, i, 0.0);
-        if (newest == 0.0 && (ahead || (missing && waited <= t.patience[i]))) {
+        if (newest == 0.0 && (ahead || missing) && waited <= t.patience[i]) {
             t.age[i] = waited;
             return;
         }
         // its neighbours have no memory either, it seems
         t.epoch[i] = epoch_after(newest, me, beat);
-    } else if ((newest > t.epoch[i] || (ahead && t.epoch[i] >= 1.0)) && may_begin(t, i)) {
+    } else if ((newest > t.epoch[i] || ahead) && may_begin(t, i)) {
         // towards a neighbour that is far ahead it goes in steps, the same as others who see it
         const double step = smaller(__builtin_floor(t.epoch[i]) + STRIDE, LAST_EPOCH);
         become_root(t, i, newest > t.epoch[i] ? newest : step);

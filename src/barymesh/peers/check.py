@@ -20,7 +20,7 @@ import numpy as np
 from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError
 from barymesh.io.files import read_measure
 from barymesh.peers import audit
-from barymesh.peers.network_file import Kit
+from barymesh.peers.kit import Kit
 from barymesh.peers.node import (
     STATE,
     PrivacyLevel,
@@ -28,6 +28,7 @@ from barymesh.peers.node import (
     neighbours,
     open_runtime,
     own_address,
+    own_problem,
     released,
     use_of,
 )
@@ -103,7 +104,7 @@ def _fit(kit: Kit, measure: Any) -> tuple[Problem, CheckResult]:
     """The problem with the measure, and whether it lies where the support of the network is."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AccuracyWarning)
-        problem = local_problem(kit, measure)
+        problem = own_problem(kit, measure)
     sentences = [str(one.message) for one in caught if issubclass(one.category, AccuracyWarning)]
     size, outside = problem.atoms[0].weights.size, problem.share_outside()
     fits = outside <= _MOST_OUTSIDE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barymesh.peers.network_file import Kit
+from barymesh.peers.kit import Kit
 from barymesh.peers.node import PrivacyLevel, neighbours
 from barymesh.problem import Problem
 
@@ -27,11 +27,12 @@ def intention(kit: Kit, problem: Problem, data: str, privacy: PrivacyLevel | Non
         if network.masks
         else "Masks:      none"
     )
+    public = "" if kit.entry.records is None else "; everybody can read its number of records in the network file"
     return [
         f"Node:       {kit.name} of the network {network.run}, with {len(network.nodes)} nodes",
         f"Network:    {network.fingerprint}",
         f"Computes:   the Wasserstein barycenter on {network.support} with reg {network.reg:g}, by {network.method}",
-        f"From:       {data}, {problem.atoms[0].weights.size} points, with weight {kit.entry.weight:g}",
+        f"From:       {data}, {problem.atoms[0].weights.size} points, with weight {kit.weight:g}{public}",
         f"Share of the data outside of the support: {problem.share_outside():.1%}",
         f"Neighbours: {others}",
         f"They get:   {what}",

@@ -15,7 +15,8 @@ from typing import Any
 
 from barymesh.errors import FileError
 from barymesh.io.atomic import write_text
-from barymesh.peers.network_file import KITS, Kit
+from barymesh.peers.kit import Kit
+from barymesh.peers.members import KITS
 from barymesh.peers.states import clock
 from barymesh.record import NodeState
 

@@ -1,4 +1,4 @@
-"""The files of a network of organisations: the public ``network.toml``, and a start-up kit for each node.
+"""The file of a network of organisations, the public ``network.toml``.
 
 Two files with the same fingerprint have the same content: problem, graph and keys. Peers with different files never use
 each other's messages, and nobody is blamed for having another: when the network changes, sites take the new file when
@@ -10,14 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,20 +29,18 @@ from barymesh.support.free import FreeSupport
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
 from barymesh.transport import endpoints
-from barymesh.transport.keys import CurveKeyError, KeyPair, raw_public, readable_digest
+from barymesh.transport.keys import raw_public, readable_digest
 
 with needs("peers"):
     import tomli_w
     from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 FORMAT = 1
-NETWORK, NODE, SECRET, KITS = "network.toml", "node.toml", "secret.key", "kits"
-# the key that a network which is yet to be accepted has for the node
-NEXT_SECRET = "next.key"
+NETWORK = "network.toml"
 METHODS = tuple(name for name in NETWORK_METHODS if name not in SYNCHRONOUS)
 
 # fields that the first files of this format do not have: their defaults are no part of the fingerprint
-LATER_FIELDS = ("debias", "masks", "min_members")
+LATER_FIELDS = ("debias", "masks", "min_members", "weights")
 # the method whose sums can be masked
 MASKED_METHOD = "rounds"
 
@@ -72,6 +66,10 @@ def _checked_name(what: str, value: str) -> str:
     return value
 
 
+def _over_average(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(weights * (len(weights) / math.fsum(weights)))
+
+
 class NodeEntry(BaseModel):
     """One node of the network, as the others see it."""
 
@@ -82,6 +80,9 @@ class NodeEntry(BaseModel):
     public_key: str = Field(description="the public half of its key, from `barymesh keygen`")
     weight: float = Field(
         default=1.0, ge=LEAST_WEIGHT, le=MOST_WEIGHT, description="the weight of its measure; an ordinary node has 1"
+    )
+    records: int | None = Field(
+        default=None, ge=1, description="the number of records of its data, where that is the weight of its measure"
     )
     status_port: int | None = Field(
         default=None, ge=1, lt=2**16, description="the port of its status, on its own machine"
@@ -120,6 +121,9 @@ class NetworkFile(BaseModel):
     format: int = Field(default=FORMAT, description="the version of the file's format")
     run: str = Field(description="the id of the run, which no other run has")
     method: str = Field(default="sinkhorn", description="the method of the nodes")
+    weights: Literal["declared", "size"] = Field(
+        default="declared", description="the weights of the measures: those of the nodes below, or their records (size)"
+    )
     support: str = Field(description="where the barycenter lives: a grid such as 100:-5:5")
     reg: float = Field(gt=0, allow_inf_nan=False, description="the entropic regularisation")
     debias: bool = Field(default=False, description="whether the barycenter is debiased")
@@ -179,12 +183,34 @@ class NetworkFile(BaseModel):
 
     @model_validator(mode="after")
     def _usable_weights(self) -> NetworkFile:
-        unequal = [node.name for node in self.nodes if node.weight != 1]
-        if unequal and self.method not in WITHOUT_STEP:
-            raise WeightError(
-                f"the weight of {unequal[0]!r} is not 1, and {self.method} needs weights of 1: its step depends on the "
-                "weights of all nodes. Make the network with method sinkhorn"
-            )
+        by_size = self.weights == "size"
+        for node in self.nodes:
+            if by_size and node.records is None:
+                raise WeightError(
+                    f"the weights are the numbers of records, and {node.name!r} declares none. Add records=NUMBER to it"
+                )
+            if by_size and node.weight != 1:
+                raise WeightError(
+                    f"{node.name!r} has the weight {node.weight:g}, and the weights are the numbers of records. Leave "
+                    "the weight out, or make the network without weights by size"
+                )
+            if not by_size and node.records is not None:
+                raise WeightError(
+                    f"{node.name!r} declares {node.records} records, and the weights are not by size. Make the network "
+                    "with --weights size, or leave the records out"
+                )
+        weights = self.node_weights()
+        for node, weight in zip(self.nodes, weights, strict=True):
+            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+                raise WeightError(
+                    f"{node.name!r} with {node.records} records would have {weight:.3g} times the average weight; it "
+                    f"must be {LEAST_WEIGHT:g} to {MOST_WEIGHT:g} times. Give weights in place of records"
+                )
+            if weight != 1 and self.method not in WITHOUT_STEP:
+                raise WeightError(
+                    f"the weight of {node.name!r} is not 1, and {self.method} needs weights of 1: its step depends on "
+                    "the weights of all nodes. Make the network with method sinkhorn"
+                )
         return self
 
     @model_validator(mode="after")
@@ -226,10 +252,15 @@ class NetworkFile(BaseModel):
                 raise NetworkError(f"the edge {edge} is not valid: {why}. The nodes are {', '.join(number)}")
         return Network(len(self.nodes), [[number[name] for name in edge] for edge in self.edges], name=self.run)
 
+    def node_weights(self) -> NDArray[np.float64]:
+        """The weights of the nodes, ``(m,)``; an ordinary node has 1."""
+        if self.weights == "size":
+            return _over_average(np.array([node.records for node in self.nodes], dtype=np.float64))
+        return np.array([node.weight for node in self.nodes])
+
     def relative_weights(self) -> NDArray[np.float64]:
         """The weights of the nodes over their average, ``(m,)``; the same to the last bit at every node."""
-        weights = np.array([node.weight for node in self.nodes])
-        return np.asarray(weights * (len(weights) / math.fsum(weights)))
+        return _over_average(self.node_weights())
 
     def number(self, name: str) -> int:
         """The number of the node with this name."""
@@ -247,6 +278,9 @@ class NetworkFile(BaseModel):
         for name in LATER_FIELDS:
             if values[name] == type(self).model_fields[name].default:
                 del values[name]
+        for node in values["nodes"]:
+            if node["records"] is None:
+                del node["records"]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return readable_digest(hashlib.blake2b(canonical.encode(), digest_size=15).digest())
 
@@ -265,7 +299,7 @@ class NetworkFile(BaseModel):
     def read(cls, path: Path) -> NetworkFile:
         """The network in the file. ConfigError if a value is not valid, or if the content does not match the
         fingerprint."""
-        values = _read_toml(path)
+        values = read_file(path)
         stated = values.pop("fingerprint", None)
         network = cls.checked(values, str(path))
         if stated != network.fingerprint:
@@ -285,190 +319,8 @@ class NetworkFile(BaseModel):
             raise ConfigError("\n".join(f"{where}: {error_text(item, cls)}" for item in error.errors())) from None
 
 
-@dataclass(frozen=True)
-class Kit:
-    """What a node needs to start, in a folder: ``network.toml``, ``secret.key``, and ``node.toml`` with its name, the
-    fingerprint of the network it has accepted, and the address to ``listen`` at if that is not its endpoint (behind a
-    router, in a container)."""
-
-    folder: Path
-    name: str
-    network: NetworkFile
-    keys: KeyPair = field(repr=False)
-    listen: str | None = None
-
-    @property
-    def number(self) -> int:
-        """The number of the node."""
-        return self.network.number(self.name)
-
-    @property
-    def entry(self) -> NodeEntry:
-        """The node as the others see it."""
-        return self.network.nodes[self.number]
-
-    @classmethod
-    def open(cls, folder: Path) -> Kit:
-        """The kit in the folder. Its parts must belong together, and no other user may be able to read its secret."""
-        if not folder.is_dir():
-            raise FileError(
-                f"There is no kit {folder}. Name the folder that has {NODE}, {NETWORK} and {SECRET}: `barymesh network "
-                "create` or `barymesh network accept` makes it."
-            )
-        path = folder / NODE
-        values = _read_toml(path)
-        unknown = [key for key in values if key not in ("name", "fingerprint", "listen")]
-        if unknown:
-            raise ConfigError(f"{path}: unknown key {unknown[0]!r}. Known keys: name, fingerprint, listen.")
-        for key in ("name", "fingerprint"):
-            if not isinstance(values.get(key), str):
-                raise ConfigError(f"{path}: the key {key!r} is missing, or not text. {_ACCEPT}")
-        listen = values.get("listen")
-        if listen is not None:
-            endpoints.checked(str(listen))
-        network = NetworkFile.read(folder / NETWORK)
-        if network.fingerprint != values["fingerprint"]:
-            raise ConfigError(
-                f"{folder / NETWORK} has the fingerprint {network.fingerprint}, and {path} has accepted "
-                f"{values['fingerprint']}. If the network was changed on purpose: {_ACCEPT}"
-            )
-        kit = cls(folder, values["name"], network, KeyPair.load(folder / SECRET), listen)
-        if kit.keys.public != kit.entry.public_key:
-            raise CurveKeyError(
-                f"{folder / SECRET} has the public key {kit.keys.public}, and {kit.name!r} has the public key "
-                f"{kit.entry.public_key} in the network file. Use the right key, or have the network file changed."
-            )
-        return kit
-
-
-_ACCEPT = "Compare the fingerprint with the others, then run `barymesh network accept network.toml KIT`."
-
-
-def accept(network: NetworkFile, folder: Path) -> Kit:
-    """Put the network into the kit that has ``secret.key``. The key determines which node it is. If the network has the
-    key in ``next.key``, that takes the place of the old one."""
-    names = {node.public_key: node.name for node in network.nodes}
-    public = KeyPair.load(folder / SECRET).public
-    rotated = public not in names and (folder / NEXT_SECRET).exists()
-    if rotated:
-        public = KeyPair.load(folder / NEXT_SECRET).public
-    if public not in names:
-        raise CurveKeyError(
-            f"No node of the network has the public key {public} of {folder}. Send it to the person who makes the "
-            "network, for `barymesh network add` or `rotate-key`."
-        )
-    listen = _read_toml(folder / NODE).get("listen") if (folder / NODE).exists() else None
-    if rotated:
-        os.replace(folder / NEXT_SECRET, folder / SECRET)
-    _write_kit(network, names[public], folder, listen)
-    return Kit.open(folder)
-
-
-@dataclass(frozen=True)
-class NewNode:
-    """A node to be added. Without ``public_key`` a key is made for it, in its kit."""
-
-    name: str
-    endpoint: str
-    public_key: str | None = None
-    status_port: int | None = None
-    weight: float = 1.0
-
-
-def create(
-    folder: Path,
-    nodes: Sequence[NewNode],
-    edges: Iterable[Sequence[str]],
-    *,
-    support: str,
-    reg: float,
-    run: str | None = None,
-    method: str = "sinkhorn",
-    debias: bool = False,
-    tol: float = 1e-6,
-    interval: float = 0.05,
-    began: datetime | None = None,
-    masks: bool = False,
-    min_members: int = 3,
-) -> NetworkFile:
-    """Make a network: ``network.toml``, and in ``kits/NAME`` the kit of each node that has no key yet."""
-    now = datetime.now(UTC)
-    path = folder / NETWORK
-    if path.exists():
-        raise FileError(f"{path} exists already. Choose another folder, or change it with `barymesh network add`.")
-    shared = {
-        "run": f"{now:%Y-%m-%d}-{secrets.token_hex(4)}" if run is None else run,
-        "method": method, "support": support, "reg": reg, "debias": debias, "tol": tol, "interval": interval,
-        "began": began or now, "masks": masks, "min_members": min_members,
-    }  # fmt: skip
-    return _make(path, shared, [], nodes, edges)
-
-
-def add(path: Path, node: NewNode, neighbours: Sequence[str]) -> NetworkFile:
-    """Add a node with these ``neighbours``. The file gets another fingerprint. The kits of the others do not change,
-    and refuse to start with the new file until it is accepted."""
-    known = NetworkFile.read(path)
-    edges = [*known.edges, *([other, node.name] for other in neighbours)]
-    return _make(path, _restarted(known), known.nodes, [node], edges)
-
-
-def remove(path: Path, name: str, edges: Sequence[Sequence[str]] = ()) -> NetworkFile:
-    """Remove a node, and add ``edges`` between the others. Its kit is left in place; its key is not admitted any more
-    once the others have accepted the file."""
-    known = NetworkFile.read(path)
-    known.number(name)
-    kept = [edge for edge in known.edges if name not in edge]
-    return _make(path, _restarted(known), [node for node in known.nodes if node.name != name], [], [*kept, *edges])
-
-
-def rotate_key(path: Path, name: str, public_key: str) -> NetworkFile:
-    """Give a node another key. The old one is not admitted any more once the others have accepted the file."""
-    known = NetworkFile.read(path)
-    number = known.number(name)
-    if known.nodes[number].public_key == public_key:
-        raise CurveKeyError(f"{name!r} has the public key {public_key} already. Make another with `barymesh keygen`.")
-    nodes = list(known.nodes)
-    nodes[number] = nodes[number].model_copy(update={"public_key": public_key})
-    return _make(path, _restarted(known), nodes, [], known.edges)
-
-
-def _restarted(known: NetworkFile) -> dict[str, Any]:
-    """The values that do not change when nodes join or leave; the run starts again now."""
-    return {**known.model_dump(exclude={"nodes", "edges"}), "began": datetime.now(UTC)}
-
-
-def _make(
-    path: Path,
-    shared: dict[str, Any],
-    old: Sequence[NodeEntry],
-    new: Sequence[NewNode],
-    edges: Iterable[Sequence[str]],
-) -> NetworkFile:
-    """Check everything, then write: keys first, so that no file has a public key whose secret key is missing."""
-    made = {node.name: KeyPair.create() for node in new if node.public_key is None}
-    entries = [
-        *(node.model_dump() for node in old),
-        *({**vars(node), "public_key": node.public_key or made[node.name].public} for node in new),
-    ]
-    network = NetworkFile.checked({**shared, "edges": [list(edge) for edge in edges], "nodes": entries}, str(path))
-    folders = {name: path.parent / KITS / name for name in made}
-    for kit in folders.values():
-        if kit.exists():
-            raise FileError(f"{kit} exists already, and may hold a key that is in use. Move it away first.")
-    for name, keys in made.items():
-        keys.save(folders[name] / SECRET)
-        _write_kit(network, name, folders[name])
-    network.write(path)
-    return network
-
-
-def _write_kit(network: NetworkFile, name: str, folder: Path, listen: str | None = None) -> None:
-    network.write(folder / NETWORK)
-    values = {"name": name, "fingerprint": network.fingerprint} | ({"listen": listen} if listen else {})
-    write_text(folder / NODE, f"# A start-up kit of barymesh: barymesh node KIT --data FILE\n{tomli_w.dumps(values)}")
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """The values in a file of a network or a kit."""
     if not path.exists():
         raise FileError(f"There is no file {path}. `barymesh network create` and `barymesh network accept` make it.")
     return read_toml(path)

@@ -19,12 +19,12 @@ from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.tree import SpanningTree, TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import DamagedFileError, FileError, NetworkError, SupportError
+from barymesh.errors import DamagedFileError, FileError, NetworkError, SupportError, WeightError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
 from barymesh.peers import audit
+from barymesh.peers.kit import Kit
 from barymesh.peers.last_run import LastRun
 from barymesh.peers.logs import log_phase
-from barymesh.peers.network_file import Kit
 from barymesh.peers.states import node_state, state_text
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
@@ -68,6 +68,7 @@ class Peer:
     ) -> None:  # fmt: skip
         self.kit, self.runtime, self.folder, self.spent, self.picture = kit, runtime, folder, spent, picture
         self.audit_head = audit_head
+        self._names = [node.name for node in kit.network.nodes]
         self.latest: Snapshot | None = None
         self.last_run = LastRun(kit, folder)
         self._ready, self._keeps_running = False, False
@@ -135,8 +136,8 @@ class Peer:
             "stopped": bool(self.runtime.host.stopped.all()),
             "keeps_running": self._keeps_running,
             "support": kit.network.support,
-            "weight": kit.entry.weight,
-            "weights": {node.name: node.weight for node in kit.network.nodes},
+            "weight": kit.weight,
+            "weights": dict(zip(self._names, kit.network.node_weights().tolist(), strict=True)),
             "tree": self._place(),
             "masks": self._masks(),
             "error": None if latest is None else float(latest.errors[0]),
@@ -260,7 +261,7 @@ async def open_peer(
     the data come from, and ``consent``: how it was given, for the audit log. ``picture``: whether to draw the result.
     ``sync``: the state survives a power cut too.
     """
-    own = local_problem(kit, measure)
+    own = own_problem(kit, measure)
     problem, use = own, use_of(kit, own)
     if privacy is not None:
         histogram, use = released(kit, measure, privacy)
@@ -278,7 +279,7 @@ async def open_peer(
         network = kit.network
         facts = {
             "node": kit.name, "run": network.run, "network": network.fingerprint, "method": network.method,
-            "support": network.support, "reg": network.reg, "weight": kit.entry.weight, "data": source,
+            "support": network.support, "reg": network.reg, "weight": kit.weight, "data": source,
             "records": use.records, "digest": use.digest, "epsilon": getattr(use, "epsilon", None),
             "delta": getattr(use, "delta", None), "consent": consent, "version": __version__,
         }  # fmt: skip
@@ -353,8 +354,23 @@ def neighbours(kit: Kit) -> list[Neighbour]:
     ]
 
 
+def own_problem(kit: Kit, measure: Any) -> Problem:
+    """The problem with the node's measure as it is. An error if that does not fit the network, or does not have the
+    number of records that the network file declares."""
+    problem, declared = local_problem(kit, measure), kit.entry.records
+    records = problem.measures[0].records
+    if declared is not None and records != declared:
+        found = "no records to count: it is a histogram, an image or a formula" if records is None else f"{records}"
+        raise WeightError(
+            f"The network file declares {declared} records for {kit.name}, and the data have {found}. Name the data "
+            f"that were declared, or have the file changed: `barymesh network declare network.toml {kit.name} "
+            "--records NUMBER`."
+        )
+    return problem
+
+
 def local_problem(kit: Kit, measure: Any) -> Problem:
-    """The problem as the node knows it: with its own measure only. An error if that does not fit the network."""
+    """The problem as the node works on it: with its own measure only. An error if that does not fit the network."""
     # each node has its own seed: two nodes must not draw the same samples
     network = kit.network
     return Problem.create(

@@ -1,4 +1,4 @@
-"""Limits what a connection may bring in before anything of it can be read.
+"""Limits what connections may bring in before anything of it can be read.
 
 libzmq hands over a message when its last part has come. The limit of a socket holds for each part, and there may be any
 number of them. So the bytes that the system has received for a connection are compared with what has been read: if far
@@ -14,6 +14,8 @@ import struct
 
 # bytes beyond the longest message that may be on their way: what the buffers of the system hold
 SLACK = 8 * 2**20
+# bytes that all connections to a socket that listens may have brought in together
+SLACK_OF_ALL = 64 * 2**20
 # where struct tcp_info of Linux has tcpi_bytes_received
 _OFFSET, _BYTES = 128, struct.Struct("=Q")
 
@@ -39,21 +41,73 @@ class Inflow:
             return 0
         return int(_BYTES.unpack_from(found, _OFFSET)[0]) if len(found) >= _OFFSET + _BYTES.size else 0
 
+    @property
+    def unread(self) -> int:
+        """The bytes that have come since the last message was complete."""
+        return self._received() - self._seen
+
     def is_excessive(self, messages: int) -> bool:
         """Whether more has come than any message has since ``messages``, the number of those that were complete, last
         changed. If so, the connection is shut down."""
-        received = self._received()
         if messages != self._messages:
-            self._messages, self._seen = messages, received
-        if received - self._seen <= self._limit:
+            self._messages, self._seen = messages, self._received()
+        if self.unread <= self._limit:
             return False
-        assert self._socket is not None
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self.shut_down()
         return True
+
+    def shut_down(self) -> None:
+        """End the connection."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def address(self) -> str:
+        """Where the connection comes from."""
+        with contextlib.suppress(OSError):
+            if self._socket is not None:
+                return str(self._socket.getpeername()[0])
+        return "unknown"
 
     def close(self) -> None:
         """Look at it no more."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class Inflows:
+    """Those of all connections to a socket that listens, by the file descriptors of libzmq. Nothing but short requests
+    is expected of them, one each, and heartbeats."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, Inflow] = {}
+
+    def begin(self, handle: int) -> None:
+        """A connection has been accepted."""
+        self.end(handle)
+        self._connections[handle] = Inflow(handle, 0)
+
+    def end(self, handle: int) -> None:
+        """A connection has ended."""
+        if (known := self._connections.pop(handle, None)) is not None:
+            known.close()
+
+    def shut_excessive(self) -> list[str]:
+        """Shut down the connections that have brought in too much, by themselves or together; where they come from."""
+        found, total = [], 0
+        by_size = sorted(((one.unread, handle) for handle, one in self._connections.items()))
+        for unread, handle in by_size:
+            total += unread
+            if unread > SLACK or total > SLACK_OF_ALL:
+                one = self._connections[handle]
+                found.append(one.address)
+                one.shut_down()
+                self.end(handle)
+        return found
+
+    def close(self) -> None:
+        """Look at none of them any more."""
+        for handle in list(self._connections):
+            self.end(handle)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Set
@@ -21,6 +23,7 @@ from barymesh.extras import needs
 from barymesh.transport import endpoints
 from barymesh.transport.authentication import DOMAIN
 from barymesh.transport.handshake import Reply, Request, common_version
+from barymesh.transport.inflow import Inflows
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.timing import Timing
@@ -37,7 +40,12 @@ _INBOUND_QUEUE = 16
 # connections of one neighbour that are sent to: one, and old ones that are not known to be dead yet
 _CONNECTIONS = 4
 
-# seconds
+_EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
+# the address of a monitor must be new each time
+_numbers = itertools.count()
+
+# seconds: how often connections are looked at
+_LOOK = 0.05
 _BIND_WAIT = 0.01
 _BIND_WAIT_LIMIT = 1.0
 
@@ -110,6 +118,8 @@ class Publisher:
         # None while closed
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
+        self._inflows = Inflows()
 
     def open(self, context: zmq.asyncio.Context) -> None:
         """Begin to listen."""
@@ -124,6 +134,7 @@ class Publisher:
 
     def _bind(self, context: zmq.asyncio.Context) -> None:
         socket: zmq.Socket[bytes] = zmq.Socket(context, zmq.ROUTER)
+        monitor = _monitor(context, socket)
         try:
             socket.setsockopt(zmq.LINGER, 0)
             # an error, and not silence, if a connection is gone or its queue is full
@@ -141,9 +152,9 @@ class Publisher:
                 socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN.encode())
             socket.bind(self.endpoint)
         except BaseException:
-            socket.close()
+            _close(socket, monitor)
             raise
-        self._socket = socket
+        self._socket, self._monitor = socket, monitor
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def publish(
@@ -166,6 +177,18 @@ class Publisher:
             for message in self._newest.values():
                 if message.time <= before:
                     self._send(message)
+
+    async def guard(self) -> None:
+        """End connections, for ever, that bring in what no request has: libzmq would keep any number of parts until the
+        last has come."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            while self._monitor is not None and self._monitor.poll(0):
+                event, handle = struct.unpack("=Hi", self._monitor.recv_multipart()[0])
+                (self._inflows.begin if event == zmq.Event.ACCEPTED else self._inflows.end)(handle)
+            for address in self._inflows.shut_excessive():
+                if self._log_limit.suppressed("inflow") is not None:
+                    _log.warning("a connection from %s was ended: it sends what is no request, without an end", address)
 
     def _send(self, message: _Outgoing) -> None:
         for peer, connections in list(self._connections.items()):
@@ -266,6 +289,24 @@ class Publisher:
 
     def _disconnect(self) -> None:
         self._connections.clear()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._inflows.close()
+        if self._socket is not None and self._monitor is not None:
+            _close(self._socket, self._monitor)
+            self._socket = self._monitor = None
+
+
+def _close(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
+    # before its reader closes, else libzmq waits for the reader for ever
+    socket.disable_monitor()
+    monitor.close()
+    socket.close()
+
+
+def _monitor(context: zmq.asyncio.Context, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    """What reports the connections of a socket. Its queue has no limit: libzmq would wait for room in it."""
+    address = f"inproc://publisher-{next(_numbers)}"
+    monitor: zmq.Socket[bytes] = zmq.Socket(context, zmq.PAIR)
+    monitor.setsockopt(zmq.RCVHWM, 0)
+    socket.monitor(address, _EVENTS)
+    monitor.connect(address)
+    return monitor

@@ -126,6 +126,7 @@ class Links:
             await self.close()
             raise
         self._start(self._publisher.repeat())
+        self._start(self._publisher.guard())
         for link in self._links.values():
             self._receive(link, self._context)
         return self

@@ -15,7 +15,6 @@ import typer
 from typer.testing import CliRunner
 
 import barymesh as bm
-from barymesh.cli import peers
 from barymesh.cli.peers import register
 from barymesh.cli.peers.network import parse_node
 from barymesh.errors import OptionError
@@ -203,7 +202,7 @@ def test_a_key_is_rotated(trial):
 
 
 def test_nobody_is_readmitted_where_no_node_runs(trial, monkeypatch):
-    monkeypatch.setattr(peers, "READMIT_SECONDS", 0.1)
+    monkeypatch.setattr(sys.modules["barymesh.cli.peers.node"], "READMIT_SECONDS", 0.1)
     _, kits = trial
     assert "No node runs" in call("readmit", kits[0], "b", code=3).output
     assert list((kits[0] / "run").iterdir()) == []
@@ -211,6 +210,7 @@ def test_nobody_is_readmitted_where_no_node_runs(trial, monkeypatch):
 
 
 def test_a_node_as_text():
+    assert parse_node("a=tcp://h:1,records=12").records == 12
     node = parse_node("a=tcp://h:1,key=x=y,status=7")
     assert (node.name, node.endpoint, node.public_key, node.status_port) == ("a", "tcp://h:1", "x=y", 7)
 

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barymesh.errors import BarymeshError, ConfigError, FileError
+import barymesh as bm
+from barymesh.errors import BarymeshError, ConfigError, FileError, WeightError
 from barymesh.peers.kit import NODE, SECRET, Kit, accept
-from barymesh.peers.members import KITS, NewNode, add, create, remove
+from barymesh.peers.members import KITS, NewNode, add, create, declare, remove
 from barymesh.peers.network_file import METHODS, NETWORK, NetworkFile
+from barymesh.peers.node import own_problem
 from barymesh.transport.keys import CurveKeyError, KeyPair
 
 KEYS = [KeyPair.create().public for _ in range(6)]
@@ -249,3 +251,50 @@ def test_a_weight_is_refused_where_the_step_depends_on_all(tmp_path):
     nodes = [NewNode("a", "tcp://127.0.0.1:1"), NewNode("b", "tcp://127.0.0.1:2", weight=2.0)]
     with pytest.raises(ConfigError, match="sinkhorn"):
         create(tmp_path, nodes, [("a", "b")], support="5:0:1", reg=0.1, method="a2dwb_conserving")
+
+
+def by_size(folder, *records, **options):
+    nodes = [
+        NewNode(name, f"tcp://127.0.0.1:{k + 1}", records=count)
+        for k, (name, count) in enumerate(zip("abc", records, strict=False))
+    ]
+    pairs = list(itertools.pairwise(node.name for node in nodes))
+    return create(folder, nodes, pairs, support="9:-1:1", reg=0.1, **{"weights": "size", **options})
+
+
+def test_weights_by_size_are_the_declared_numbers_of_records(tmp_path):
+    made = by_size(tmp_path, 100, 300)
+    again = NetworkFile.read(tmp_path / NETWORK)
+    assert again.fingerprint == made.fingerprint
+    assert again.node_weights().tolist() == again.relative_weights().tolist() == [0.5, 1.5]
+    assert Kit.open(tmp_path / KITS / "b").weight == 1.5
+    changed = declare(tmp_path / NETWORK, "a", records=300)
+    assert changed.fingerprint != made.fingerprint
+    assert changed.node_weights().tolist() == [1.0, 1.0]
+    joined = add(tmp_path / NETWORK, NewNode("c", "tcp://127.0.0.1:3", records=600), ["a"])
+    assert joined.node_weights().tolist() == [0.75, 0.75, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "why"),
+    [
+        ((100, None), {}, "'b' declares none"),
+        ((100, 0), {}, "records"),
+        ((1, 10**6), {}, "times the average weight"),
+        ((100, 300), {"weights": "declared"}, "not by size"),
+        ((100, 300), {"method": "a2dwb_conserving"}, "needs weights of 1"),
+        ((100, 300), {"weights": "mass"}, "weights"),
+    ],
+)
+def test_records_that_cannot_be_weights(tmp_path, records, options, why):
+    with pytest.raises(ConfigError, match=why):
+        by_size(tmp_path, *records, **options)
+
+
+def test_data_must_have_the_number_of_records_that_was_declared(tmp_path):
+    by_size(tmp_path, 3, 5)
+    kit = Kit.open(tmp_path / KITS / "a")
+    assert own_problem(kit, bm.Empirical([[0.1], [0.2], [0.3]])).measures[0].records == 3
+    for measure, found in ((bm.Empirical([[0.1], [0.2]]), "have 2"), (bm.Gaussian(0, 1), "no records to count")):
+        with pytest.raises(WeightError, match=found):
+            own_problem(kit, measure)

@@ -124,6 +124,19 @@ def test_a_picture_shows_the_image_with_its_first_row_on_top():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("second coordinate", "first coordinate")
 
 
+def test_columns_of_a_table_are_drawn_as_in_a_chart():
+    """The first to the right, the second up, each with its name and its own unit."""
+    support = bm.Support.regular((3, 5), [10, -1], [12, 1]).named(["age", "bmi"])
+    result = result_on(support)
+    (axes,) = result.plot().axes
+    (image,) = axes.images
+    np.testing.assert_array_equal(image.get_array(), result.image.T)
+    left, right, bottom, top = image.get_extent()
+    np.testing.assert_allclose([left, right, bottom, top], [9.5, 12.5, -1.25, 1.25])
+    assert axes.get_ylim() == (bottom, top)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("age", "bmi")
+
+
 def test_the_middle_of_every_pixel_is_where_its_point_is():
     support = bm.Support.regular((3, 5), [10, -1], [12, 1])
     (axes,) = result_on(support).plot().axes
@@ -168,6 +181,9 @@ def test_a_volume_is_summed_along_each_axis():
     for axis, axes in enumerate(figure.axes):
         np.testing.assert_allclose(axes.images[0].get_array(), result.image.sum(axis=axis))
         assert str(axis) in axes.get_title()
+        # a scale and names, so that a place can be read off
+        assert len(axes.get_xticks()) > 1
+        assert axes.get_xlabel() == ("third" if axis < 2 else "second") + " coordinate"
 
 
 def test_history_has_a_panel_for_every_column_but_the_first():

@@ -19,7 +19,8 @@ from barymesh.metrics import total_variations
 from barymesh.subsample import evenly
 from barymesh.viz.comparison import label_plainly
 from barymesh.viz.network_plot import draw_edges
-from barymesh.viz.plots import COLOURS, INK, axis_name, picture_options
+from barymesh.viz.plane import COLOURS, PlanePicture, axis_name
+from barymesh.viz.plots import INK
 from barymesh.viz.theme import curve_scale
 
 with needs("plots"):
@@ -209,37 +210,27 @@ def _draw_curves(panel: Any, support: Support, shown: Floats, mean: Floats) -> U
 def _draw_pictures(panel: Any, support: Support, nodes: NDArray[np.intp], shown: Floats, mean: Floats) -> Update:
     """Small pictures of some nodes' estimates beside the mean, each as bright as its own largest weight. Axes beyond
     the second are summed over."""
-    grid = support.grid
-    assert grid is not None
     few = np.unique(np.linspace(0, nodes.size - 1, min(MOST_IMAGES, nodes.size)).round().astype(int))
     side = int(np.ceil(np.sqrt(few.size)))
     small, large = panel.subfigures(1, 2)
-    planes = [_plane(shown[:, k], grid.shape) for k in few] + [_plane(mean, grid.shape)]
+    courses = [shown[:, k] for k in few] + [mean]
     places = list(np.atleast_1d(small.subplots(side, side, squeeze=False)).flat)
     titles = [f"node {node}" for node in nodes[few]] + ["mean of the nodes pictured"]
     for spare in places[few.size :]:
         spare.axis("off")
-    images = []
-    for axes, plane, title in zip([*places[: few.size], large.subplots()], planes, titles, strict=True):
-        images.append(axes.imshow(plane[0], **picture_options(grid)))
-        axes.set_title(title, fontsize=9)
-        axes.set_xticks([])
-        axes.set_yticks([])
+    pictures = []
+    for axes, course, title in zip([*places[: few.size], large.subplots()], courses, titles, strict=True):
+        pictures.append(PlanePicture(axes, support, course[0]))
+        axes.set(title=title, xticks=[], yticks=[], xlabel="", ylabel="")
+        axes.title.set_fontsize(9)
     summed = "; summed over the axes beyond the second" if support.dimension > 2 else ""
     panel.supxlabel(f"each picture has a scale of its own{summed}", fontsize=9)
 
     def update(frame: int) -> None:
-        for image, plane in zip(images, planes, strict=True):
-            image.set_data(plane[frame])
-            image.set_clim(0, float(plane[frame].max()))
+        for picture, course in zip(pictures, courses, strict=True):
+            picture.show(course[frame])
 
     return update
-
-
-def _plane(estimates: Floats, shape: tuple[int, ...]) -> Floats:
-    """``(frames, n)`` as pictures ``(frames, rows, columns)``."""
-    whole = estimates.reshape(len(estimates), *shape)
-    return np.asarray(whole.sum(axis=tuple(range(3, whole.ndim))))
 
 
 def _draw_cloud(panel: Any, support: Support, mean: Floats) -> Update:

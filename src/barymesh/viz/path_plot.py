@@ -12,7 +12,8 @@ from barymesh.checks import whole_number
 from barymesh.extras import needs
 from barymesh.subsample import evenly
 from barymesh.viz.figure import Figure
-from barymesh.viz.plots import COLOURS, INK, axis_name, picture_options
+from barymesh.viz.plane import COLOURS, PlanePicture, axis_name
+from barymesh.viz.plots import INK
 from barymesh.viz.theme import curve_scale
 
 with needs("plots"):
@@ -97,20 +98,10 @@ def _drawing(axes: Axes, support: Support, masses: Floats) -> Draw:
         (curve,) = axes.plot(points[order, 0], scale * masses[0][order], color=INK)
         axes.set(xlabel=axis_name(support, 0, "position"), ylabel=label, ylim=(0, 1.05 * scale * masses.max()))
         return lambda own: curve.set_ydata(scale * own[order])
-    names = [axis_name(support, axis, f"{which} coordinate") for axis, which in enumerate(("first", "second"))]
-    # the first coordinate of a picture runs down
-    across, along = names if grid is None else names[::-1]
-    axes.set(xlabel=across, ylabel=along)
     if grid is not None:
-        beyond = tuple(range(2, len(grid.shape)))
-        image = axes.imshow(masses[0].reshape(grid.shape).sum(axis=beyond), **picture_options(grid))
-
-        def picture(own: Floats) -> None:
-            plane = own.reshape(grid.shape).sum(axis=beyond)
-            image.set_data(plane)
-            image.set_clim(0, float(plane.max()))
-
-        return picture
+        return PlanePicture(axes, support, masses[0]).show
+    axes.set_xlabel(axis_name(support, 0, "first coordinate"))
+    axes.set_ylabel(axis_name(support, 1, "second coordinate"))
     dots = axes.scatter(points[:, 0], points[:, 1], c=masses[0], cmap=f"{COLOURS}_r", edgecolors="0.4", linewidths=0.3)
     axes.set_aspect("equal", adjustable="datalim")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from barymesh.viz.comparison import is_of_network, plot_runs
 from barymesh.viz.figure import Figure
+from barymesh.viz.plane import COLOURS, PlanePicture, axis_name
 from barymesh.viz.theme import curve_scale
 
 if TYPE_CHECKING:
@@ -15,11 +16,8 @@ if TYPE_CHECKING:
 
     from barymesh.history import History
     from barymesh.result import Result
-    from barymesh.support.grid import Grid
-    from barymesh.support.points import Support
 
 INK = "#1f4e79"
-COLOURS = "magma"
 
 
 def plot_result(result: Result) -> Figure:
@@ -32,7 +30,7 @@ def plot_result(result: Result) -> Figure:
     if d == 1:
         draw_curve(axes, result)
     elif d == 2 and grid is not None:
-        draw_picture(axes, result)
+        PlanePicture(axes, result.support, result.weights)
     else:
         draw_cloud(axes, result)
     axes.set_title(_title(result), fontsize=10)
@@ -52,37 +50,6 @@ def draw_curve(axes: Axes, result: Result) -> None:
     axes.set_xlabel(axis_name(result.support, 0, "position"))
 
 
-def axis_name(support: Support, axis: int, default: str) -> str:
-    """What a coordinate is called: as in the data, if they had names."""
-    return default if support.names is None else support.names[axis]
-
-
-def draw_picture(axes: Axes, result: Result) -> None:
-    """Weights on a 2-D grid as a picture; the first coordinate runs down, as in an image array."""
-    assert result.support.grid is not None
-    axes.imshow(result.image, **picture_options(result.support.grid))
-    axes.set_xlabel(axis_name(result.support, 1, "second coordinate"))
-    axes.set_ylabel(axis_name(result.support, 0, "first coordinate"))
-
-
-def picture_options(grid: Grid) -> dict[str, Any]:
-    """Options of ``imshow`` for an array over the first two axes of a grid: the centre of a pixel is its point."""
-    steps = [
-        (high - low) / (n - 1) if n > 1 else 0.0
-        for low, high, n in zip(grid.lower[:2], grid.upper[:2], grid.shape[:2], strict=True)
-    ]
-    half = [(step or max(steps) or 1.0) / 2 for step in steps]
-    (top, left), (bottom, right) = np.subtract(grid.lower[:2], half), np.add(grid.upper[:2], half)
-    shape = (bottom - top) / (right - left)
-    return {
-        "cmap": COLOURS,
-        "extent": (left, right, bottom, top),
-        "interpolation": "nearest",
-        "aspect": "equal" if 0.25 <= shape <= 4 else "auto",
-        "vmin": 0,
-    }
-
-
 def draw_cloud(axes: Axes, result: Result) -> None:
     """Weighted points: size and colour show weight. Only the first two coordinates are drawn."""
     order = np.argsort(result.weights)
@@ -100,12 +67,11 @@ def draw_cloud(axes: Axes, result: Result) -> None:
 
 
 def _projections(result: Result) -> Figure:
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(10.5, 3.8), layout="constrained")
     for axis, axes in enumerate(figure.subplots(1, 3)):
-        axes.imshow(result.image.sum(axis=axis), cmap=COLOURS, interpolation="nearest", vmin=0)
+        first, second = (other for other in range(3) if other != axis)
+        PlanePicture(axes, result.support, result.weights, (first, second))
         axes.set_title(f"summed over {axis_name(result.support, axis, f'axis {axis}')}", fontsize=9)
-        axes.set_xticks([])
-        axes.set_yticks([])
     figure.suptitle(_title(result), fontsize=10)
     return figure
 

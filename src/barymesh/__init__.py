@@ -16,7 +16,7 @@ from barymesh.history import History
 from barymesh.io.files import read_measures
 from barymesh.io.frames import from_dataframe
 from barymesh.measures import Distribution, Empirical, Gaussian, Histogram, Image, Measure, Mixture, Sampler
-from barymesh.measures.lazy import Lazy
+from barymesh.measures.lazy import Lazy, LazyMeasures
 from barymesh.problem import Problem
 from barymesh.record import Record
 from barymesh.resources.cores import set_threads
@@ -44,6 +44,7 @@ __all__ = [
     "History",
     "Image",
     "Lazy",
+    "LazyMeasures",
     "Measure",
     "Mixture",
     "Problem",

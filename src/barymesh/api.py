@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from barymesh.options import Options
+from barymesh.errors import MeasureError
+from barymesh.extras import needs
+from barymesh.measures.lazy import LazyMeasures
+from barymesh.options import CLUSTER, Options
 from barymesh.options.model import takes_options
 from barymesh.problem import Problem
 from barymesh.progress import is_interactive, show_message
@@ -56,11 +59,18 @@ def barycenter(options: Options) -> Result:
 def _computed(options: Options) -> Result:
     """The Result, in NumPy arrays."""
     problem = Problem.create(**options.problem_arguments())
+    if options.place != CLUSTER and (many := [one for one in problem.measures if isinstance(one, LazyMeasures)]):
+        raise MeasureError(many[0].reason)
     shown = is_interactive() if options.progress is None else options.progress
     options = replace(options, progress=shown)
     explicit = isinstance(options.support, str) and options.support == "auto"
     if problem.support.reason and (shown or explicit):
         show_message(f"Support: {problem.support.reason}.")
+    if options.place == CLUSTER:
+        with needs("ray"):
+            from barymesh.engines.ray_shards import run_shards
+
+        return run_shards(problem, options)
     if options.network is None:
         if shown and problem.work.is_large:
             show_message(f"{problem.work}.")

@@ -54,6 +54,11 @@ class Cost:
             self.matrix_given = _checked(matrix, "The precomputed cost")
 
     @property
+    def given(self) -> CostLike:
+        """What it was made from."""
+        return self.matrix_given if self.matrix_given is not None else self.function or self.name
+
+    @property
     def squared(self) -> bool:
         return self.name == SQUARED and self.function is None
 

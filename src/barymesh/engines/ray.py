@@ -248,7 +248,7 @@ class Actor(WorkerHandle):
         done, self.call = self.call, None
         self.due = time.monotonic() + min(self.assignment.options.record_every, REPORT)
         try:
-            answer = _got(done)
+            answer = got(done)
         except RayActorError as error:
             self._lost(error)
             return
@@ -290,7 +290,7 @@ class Actor(WorkerHandle):
             done, self.connecting = ray.wait(self.connecting, num_returns=len(self.connecting), timeout=0)
             for call in done:
                 with suppress(RayActorError):
-                    _got(call)
+                    got(call)
 
     def end(self) -> None:
         # Ray may be gone already
@@ -299,7 +299,7 @@ class Actor(WorkerHandle):
             ray.kill(self.actor)
 
 
-def _got(call: Any) -> Any:
+def got(call: Any) -> Any:
     """What a call returns; errors of barymesh as they were raised."""
     try:
         return ray.get(call)

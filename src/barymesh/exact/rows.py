@@ -15,6 +15,7 @@ from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.methods.base import Contribution, RoundMethod
 from barymesh.methods.free_support import FreeSupportMethod
 from barymesh.methods.rounds import Rounds
+from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.base import Oracle
 from barymesh.oracle.bounds import ProductCosts
 from barymesh.oracle.groups import build_oracle
@@ -42,12 +43,12 @@ class Rows(NodeGroup):
         self._evaluate_by(oracle, np.zeros((oracle.count, oracle.size)))
 
     @classmethod
-    def of(cls, problem: Problem, start: Floats | None = None) -> Rows:
-        """All nodes of a problem, with the potentials ``start (m, n)``."""
-        rows = cls(problem.oracle, problem.weights, problem)
-        if start is not None:
-            rows.set_potentials(start)
-        return rows
+    def of(cls, problem: Problem, weights: Floats | None = None, all_nodes: int | None = None) -> Rows:
+        """The nodes of a problem."""
+        # where points move, this oracle is not used: the one that costs nothing to make
+        still = AtomOracle(problem.atoms, problem.support, problem.cost, problem.reg) if problem.free else None
+        own = problem.weights if weights is None else weights
+        return cls(still or problem.oracle, own, problem, all_nodes=all_nodes)
 
     def _evaluate_by(self, oracle: Oracle, x: Floats) -> None:
         """Pass to another oracle, with the potentials ``x``."""
@@ -210,6 +211,26 @@ class Rows(NodeGroup):
         costs = self._costs if self._problem is None else self.problem.product_costs
         assert costs is not None
         return node_bounds(self.oracle, self.weights, self.x, self.log_estimates(), p, costs)
+
+    # continuing elsewhere
+
+    def snapshot(self) -> dict[str, NDArray[Any]] | None:
+        """What is needed to continue after a step as if nothing had happened, with the same problem; None on coarser
+        points, at another reg, and in rounds."""
+        problem = self.problem
+        if self.finer or self.method is not None or self.reg != problem.reg or problem.free is not None:
+            return None
+        precise = np.array([self.oracle is problem.float64_oracle, self.saved_reg])
+        arrays = {name: getattr(self, name) for name in ("x", "moves", "changes", "fallback", "saved")}
+        return {**arrays, "precise": precise}
+
+    def continue_from(self, snapshot: dict[str, NDArray[Any]]) -> None:
+        """Continue from there."""
+        precise, self.saved_reg = snapshot["precise"]
+        oracle = self.problem.float64_oracle if precise else self.problem.oracle
+        self._evaluate_by(oracle, np.array(snapshot["x"]))
+        for name in ("moves", "changes", "fallback", "saved"):
+            setattr(self, name, np.array(snapshot[name]))
 
     def log_estimates(self, numbers: Indices | None = None) -> Floats:
         if self.method is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import completed
@@ -28,6 +29,7 @@ from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.points import Support
 
+Floats = NDArray[np.float64]
 Watch = Callable[[Iteration], bool | None]
 
 
@@ -37,21 +39,25 @@ def solve_problem(
 ) -> Result:  # fmt: skip
     """Solve the problem and certify the answer, the certificate always in float64."""
     began = time.perf_counter()
-    first = None
+    nodes = Rows.of(problem)
     if start is not None:
-        expected = (len(problem.measures), problem.support.size)
-        if start.duals.shape != expected:
-            raise OptionError(
-                f"The result to continue from (start=, or --resume) has {start.duals.shape} (measures, support "
-                f"points); this problem has {expected}. Leave it out, or give the measures and the support it was "
-                "computed with."
-            )
-        first = start.duals / problem.reg
+        nodes.set_potentials(check_start(start, problem))
     found = solve_nodes(
-        Rows.of(problem, first), problem.support, problem,
-        max_iter=max_iter, tol=tol, anew=first is None, callback=callback, progress=progress,
+        nodes, problem.support, problem,
+        max_iter=max_iter, tol=tol, anew=start is None, callback=callback, progress=progress,
     )  # fmt: skip
     return replace(found, seconds=time.perf_counter() - began, problem=problem.without_oracles())
+
+
+def check_start(start: Result, problem: Problem) -> Floats:
+    """``x (m, n)``: the potentials of a result to continue from."""
+    expected = (len(problem.measures), problem.support.size)
+    if start.duals.shape != expected:
+        raise OptionError(
+            f"The result to continue from (start=, or --resume) has {start.duals.shape} (measures, support points); "
+            f"this problem has {expected}. Leave it out, or give the measures and the support it was computed with."
+        )
+    return np.asarray(start.duals / problem.reg)
 
 
 def solve_nodes(

@@ -9,6 +9,7 @@ The rules:
   can be nothing but a histogram
 - one array ``(m, n)``: m histograms on the n points of the support (rows are measures)
 - one array ``(m, *grid shape)``: m images or volumes
+- ``LazyMeasures``, or a dataset of Ray: many measures, loaded elsewhere
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from barymesh.measures.distribution import Distribution
 from barymesh.measures.empirical import Empirical
 from barymesh.measures.histogram import Histogram
 from barymesh.measures.image import Image
+from barymesh.measures.lazy import LazyMeasures
 from barymesh.measures.sampler import Sampler
 from barymesh.support.points import Support
 
@@ -35,6 +37,8 @@ IMAGE_LIKE = 4
 def as_measures(given: Any, support: Support | None = None, *, histograms_have_cost: bool = False) -> list[Measure]:
     """The measures behind ``given``. ``histograms_have_cost``: a cost matrix stands in for the support's
     coordinates."""
+    if isinstance(given, LazyMeasures) or hasattr(given, "iter_batches"):
+        return [given if isinstance(given, LazyMeasures) else LazyMeasures(given)]
     if isinstance(given, Measure):
         raise MeasureError(
             "One measure was given where a list of measures is needed. Write [measure] for a list of one."

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from barymesh.result import Result
     from barymesh.scenario import Delay, Event, Fault, Schedule
 
-# where a barycenter is computed: without a network, or on one with one of these engines
-EXACT = "exact"
+# where a barycenter is computed: without a network, here or on a cluster; or on one, with one of these engines
+EXACT, CLUSTER = "exact", "cluster"
 ENGINES = ("simulation", "processes", "ray")
 WORKERS = ("processes", "ray")
 
@@ -49,7 +49,8 @@ class RunOptions(Model):
         Where a network runs: ``"simulation"``, ``"processes"`` or ``"ray"``. A simulation has virtual time, and repeats
         to the last bit. Processes on this machine talk through sockets, as fast as they can; programs that use them
         need the usual ``if __name__ == "__main__":``. Ray is the same on the machines of a cluster, through encrypted
-        links.
+        links. Without a network ``"ray"`` is the exact solver on a cluster: each worker holds a shard of the measures,
+        and the caller adds up.
     tol : float, default=1e-6
         Stop once the measures' own estimates agree with the barycenter to this tolerance (mean L1 distance). On a
         network only ``"sinkhorn"`` and ``"rounds"`` stop by themselves, once every node is within it; the other
@@ -57,7 +58,7 @@ class RunOptions(Model):
     max_iter : int, default=5000
         Iterations of the exact solver at most. A run on a network has a ``duration`` instead.
     start : Result, optional
-        A previous Result on the same measures and support, to continue from. Without a network only.
+        A previous Result on the same support, with as many measures, to continue from. Without a network only.
     duration : float, default=60
         Seconds to run at most, virtual in a simulation. This and the following options are for runs on a network.
     record_every : float, default=1
@@ -94,18 +95,21 @@ class RunOptions(Model):
     snapshots : bool, default=False
         Whether to keep some nodes' estimates at every record, for ``result.animate``. Simulation only.
     checkpoint : path, optional
-        Write the whole state of the run there at its end or on Ctrl-C. Simulation only.
+        Write the whole state of the run there at its end or on Ctrl-C: a file, in a simulation; without a network, on
+        Ray, a folder that all machines share, for the potentials.
     resume : bool, default=False
         Whether to continue from the checkpoint.
     workers : int, optional
-        The number of processes that share the nodes. By default one for each core. For processes and Ray.
+        The number of processes that share the nodes. By default one for each core; without a network one for each
+        machine, with all its cores. For processes and Ray.
     interval : float, default=0
         Seconds between two activations of a node in a worker; 0 for as often as it can. For processes and Ray.
     address : str, optional
         The Ray cluster, such as ``"10.0.0.1:6379"``. By default the one this process is connected to, else one started
         for this run on this machine.
     folder : path, optional
-        Where workers of Ray keep their state, each on its own machine. By default a folder for temporary files.
+        Where workers of Ray keep their state, each on its own machine. By default a folder for temporary files. In one
+        that all machines share, without a network, a worker whose machine was lost finds it too.
     callback : function, optional
         Called with a ``Record`` after every iteration, or every record of a run on a network. Return True to stop.
     progress : bool, optional
@@ -113,10 +117,10 @@ class RunOptions(Model):
     """
 
     method: str = option("sinkhorn", reader=read.one_of(*NETWORK_METHODS))
-    engine: str = option("simulation", *ENGINES, reader=read.one_of(*ENGINES))
+    engine: str = option("simulation", *ENGINES, CLUSTER, reader=read.one_of(*ENGINES))
     tol: float = option(1e-6, reader=read.not_negative)
-    max_iter: int = option(5000, EXACT, reader=read.count)
-    start: Result | None = option(None, EXACT, reader=read_network.result, text=False)
+    max_iter: int = option(5000, EXACT, CLUSTER, reader=read.count)
+    start: Result | None = option(None, EXACT, CLUSTER, reader=read_network.result, text=False)
     duration: float = option(60.0, *ENGINES, reader=read.positive)
     record_every: float = option(1.0, *ENGINES, reader=read.positive)
     reference: bool | ArrayLike | Any = option(False, *ENGINES, reader=read.reference)
@@ -128,12 +132,12 @@ class RunOptions(Model):
     faults: Sequence[Fault | str] = option((), "simulation", reader=read_network.faults)
     events: Sequence[Event | str] = option((), "simulation", reader=read_network.events)
     snapshots: bool = option(False, "simulation", reader=read.boolean)
-    checkpoint: str | Path | None = option(None, "simulation", reader=read.path, text=False)
-    resume: bool = option(False, "simulation", reader=read.boolean, text=False)
-    workers: int | None = option(None, *WORKERS, reader=read.count)
+    checkpoint: str | Path | None = option(None, "simulation", CLUSTER, reader=read.path, text=False)
+    resume: bool = option(False, "simulation", CLUSTER, reader=read.boolean, text=False)
+    workers: int | None = option(None, *WORKERS, CLUSTER, reader=read.count)
     interval: float = option(0.0, *WORKERS, reader=read.interval)
-    address: str | None = option(None, "ray", reader=read.cluster)
-    folder: str | Path | None = option(None, "ray", reader=read.path)
+    address: str | None = option(None, "ray", CLUSTER, reader=read.cluster)
+    folder: str | Path | None = option(None, "ray", CLUSTER, reader=read.path)
     callback: Callback | None = option(None, reader=read.function, text=False)
     progress: bool | None = option(None, reader=read.boolean, text=False)
 
@@ -153,7 +157,8 @@ class Options(RunOptions):
         A list of measures (Gaussian, Mixture, Empirical, Histogram, Image, frozen ``scipy.stats`` distributions,
         functions ``(size, rng) -> samples``, arrays of samples ``(N, d)``), in any mix; or one array: ``(m, n)`` for
         histograms on the support, one a row, or ``(m, *shape)`` for images. ``Lazy(path)`` and ``Lazy(function,
-        *arguments)`` are loaded only by the process or the machine that hosts their node.
+        *arguments)`` are loaded only by the process or the machine that hosts their node; so are ``LazyMeasures``, many
+        at a time, and a ``ray.data.Dataset`` with a measure in each row.
     support : array (n, d), Support, FreeSupport, str or None, default=None
         Where the barycenter lives: points ``(n, d)``, a ``Support``, a grid as count:lower:upper for each axis, joined
         by commas (``"100:-5:5"``, ``"64:0:1,64:0:1"``), a file of points (.csv, .npy), or ``"auto"``, chosen from the
@@ -188,7 +193,8 @@ class Options(RunOptions):
         The network of the nodes: a name with or without arguments (``"cycle"``, ``"erdos_renyi:p=0.05"``), or a file of
         edges.
         Or a ``Network``, a ``networkx.Graph``, an adjacency matrix or Laplacian. The measures then stay with their
-        nodes. Without a network the barycenter is computed here, by the exact solver.
+        nodes. Without a network the barycenter is computed by the exact solver, here or with ``engine="ray"`` on a
+        cluster.
     """
 
     measures: Any = field(metadata=details(text=False))
@@ -207,8 +213,10 @@ class Options(RunOptions):
 
     @property
     def place(self) -> str:
-        """Where it is to be computed: "exact", or the engine of the network."""
-        return EXACT if self.network is None else self.engine
+        """Where it is to be computed: "exact", "cluster", or the engine of the network."""
+        if self.network is not None:
+            return self.engine
+        return CLUSTER if self.engine == "ray" else EXACT
 
     def problem_arguments(self) -> dict[str, Any]:
         """What ``Problem.create`` takes."""
@@ -239,8 +247,9 @@ def check_places(given: Collection[str], place: str) -> None:
 
 
 def _misplaced(one: Field[Any], place: str) -> str:
-    if place == EXACT:
-        return f"{one.name} is for runs on a network; give network, or leave it out."
+    if place in (EXACT, CLUSTER):
+        cluster = ", or engine='ray' for a cluster" if CLUSTER in one.metadata["places"] else ""
+        return f"{one.name} is for runs on a network; give network{cluster}, or leave it out."
     if one.name == "start":
         return (
             "start is for the solver without a network; to continue a simulation use checkpoint and resume, or leave "
@@ -248,7 +257,7 @@ def _misplaced(one: Field[Any], place: str) -> str:
         )
     if one.name == "max_iter":
         return "max_iter is for the solver without a network; a run on a network is limited by duration."
-    engines = " or ".join(f'"{other}"' for other in one.metadata["places"])
+    engines = " or ".join(f'"{other}"' for other in one.metadata["places"] if other in ENGINES)
     return f'{one.name} is for engine {engines}, not for "{place}". Leave it out.'
 
 

@@ -1,0 +1,253 @@
+"""The exact solver on a Ray cluster, without a network: every shard of the nodes is an actor, and the caller adds up.
+
+An actor that is lost, with its machine or without, is started again where there is room. It continues from its last
+snapshot, if it finds one, and repeats the calls since then, which are deterministic: the run goes on as if nothing had
+happened, to the last bit.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from barymesh.checks import normalised
+from barymesh.engines.ray import LEAVE, PINNED, connected, got
+from barymesh.engines.shard_host import Loading, ShardHost, ShardPlace
+from barymesh.engines.supervisor import MOST_STARTS
+from barymesh.errors import NetworkError, OptionError, warn
+from barymesh.exact.free_support import solve_free_support
+from barymesh.exact.run import check_start, solve_nodes
+from barymesh.exact.shards import Shard, Shards
+from barymesh.extras import needs
+from barymesh.measures import Measure
+from barymesh.measures.absent import Absent
+from barymesh.measures.lazy import LazyMeasures
+from barymesh.options import RunOptions
+from barymesh.problem import Problem
+from barymesh.resources.cores import available_cores
+from barymesh.result import Result
+
+with needs("ray"):
+    import ray
+    from ray.exceptions import ObjectLostError, RayActorError, RayError
+
+# results of at most so many numbers have the estimates and potentials of all nodes
+GATHERED = 2**24
+# the calls that are kept, to be repeated by a shard without a snapshot, take at most about so many bytes
+LOG_BYTES = 2**29
+
+
+def run_shards(problem: Problem, options: RunOptions) -> Result:
+    """Compute the barycenter on a Ray cluster, and certify it."""
+    began = time.perf_counter()
+    with connected(options.address, options.workers or available_cores()) as own:
+        folder, run = options.checkpoint or options.folder or own, uuid.uuid4().hex
+        shards = [
+            RemoteShard(number, problem, work, folder, run)
+            for number, work in enumerate(assigned(problem, options.workers))
+        ]
+        try:
+            found = _computed(problem, shards, options)
+        finally:
+            for shard in shards:
+                shard.end()
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def _computed(problem: Problem, shards: list[RemoteShard], options: RunOptions) -> Result:
+    problem = _loaded(problem, shards, options.checkpoint if options.resume else None)
+    nodes = Shards(shards, problem.support.size, problem.reg)
+    gather = nodes.count * nodes.size <= GATHERED
+    how: dict[str, Any] = {
+        "max_iter": options.max_iter, "tol": options.tol, "callback": options.callback,
+        "progress": bool(options.progress), "gather": gather,
+    }  # fmt: skip
+    if problem.free is not None:
+        found = solve_free_support(problem, nodes, start=options.start, **how)
+    else:
+        if options.start is not None:
+            nodes.set_potentials(check_start(options.start, problem))
+        anew = options.start is None and not options.resume
+        found = solve_nodes(nodes, problem.support, problem, anew=anew, **how)
+        found = replace(found, problem=problem.without_oracles())
+    if options.checkpoint is not None:
+        for wait in [shard.keep(options.checkpoint) for shard in shards]:
+            wait()
+    return found
+
+
+def _loaded(problem: Problem, shards: list[RemoteShard], resumed: str | Path | None) -> Problem:
+    """Have all shards load their measures, and tell them their places. The problem, with the weights of all."""
+    loadings = [wait() for wait in [shard.load() for shard in shards]]
+    for category, text in dict.fromkeys(message for loading in loadings for message in loading.messages):
+        warn(text, category)
+    many = any(isinstance(measure, LazyMeasures) for measure in problem.measures)
+    weights = normalised(np.concatenate([loading.weights for loading in loadings])) if many else problem.weights
+    first = 0
+    for shard, loading in zip(shards, loadings, strict=True):
+        shard.count = loading.weights.size
+        shard.place = ShardPlace(first, weights.size, weights[first : first + shard.count])
+        first += shard.count
+    for wait in [shard.begin(resumed) for shard in shards]:
+        wait()
+    if not many:
+        return problem
+    absent: Measure = Absent()
+    return replace(problem, measures=[absent] * weights.size, weights=weights)
+
+
+# ---- who does what
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """The ``measures`` of a shard with their ``weights``, the number of the ``first`` as they were given, where they
+    are, if that matters, and its ``threads``."""
+
+    first: int
+    measures: list[Measure]
+    weights: list[float]
+    at: str | None
+    threads: int
+
+
+def assigned(problem: Problem, workers: int | None) -> list[ShardWork]:
+    """The shards, in the order of the measures: by default one for each machine, with all its cores; at least one for
+    measures that follow one another at one place."""
+    machines = [machine for machine in ray.nodes() if machine["Alive"] and machine["Resources"].get("CPU", 0) >= 1]
+    cores = [int(machine["Resources"]["CPU"]) for machine in machines]
+    wanted = workers or max(len(machines), 1)
+    items = list(enumerate(_split_datasets(problem, wanted)))
+    addresses = {machine["NodeManagerAddress"] for machine in machines}
+    runs = [(at, list(run)) for at, run in groupby(items, lambda item: getattr(item[1][0], "at", None))]
+    shares = []
+    for at, run in runs:
+        if at is not None and at not in addresses:
+            raise OptionError(
+                f"{run[0][1][0]!r} is at {at}, which is no machine of the Ray cluster; those are "
+                f"{', '.join(sorted(addresses))}."
+            )
+        parts = min(max(1, round(wanted * len(run) / len(items))), len(run))
+        shares += [(at, [run[k] for k in part]) for part in np.array_split(np.arange(len(run)), parts)]
+    if len(shares) > sum(cores):
+        raise OptionError(
+            f"{len(shares)} workers need as many cores, and the Ray cluster has {sum(cores)}. Give fewer workers, or "
+            "add cores; measures that follow one another at one place need a worker."
+        )
+    threads = max(each for each in range(1, max(cores) + 1) if sum(own // each for own in cores) >= len(shares))
+    return [
+        ShardWork(share[0][0], [one for _, (one, _) in share], [weight for _, (_, weight) in share], at, threads)
+        for at, share in shares
+    ]
+
+
+def _split_datasets(problem: Problem, parts: int) -> Sequence[tuple[Measure, float]]:
+    """The measures with their weights, datasets in so many parts."""
+    found: list[tuple[Measure, float]] = []
+    for measure, weight in zip(problem.measures, problem.weights, strict=True):
+        split = measure.split(parts) if isinstance(measure, LazyMeasures) else [measure]
+        found += [(one, float(weight)) for one in split]
+    return found
+
+
+# ---- a shard, in the process of the caller
+
+
+class RemoteShard(Shard):
+    """A shard on an actor. ``log``: all calls, which a new actor repeats; the first ``dropped`` are forgotten."""
+
+    place: ShardPlace
+
+    def __init__(self, number: int, problem: Problem, work: ShardWork, folder: str | Path | None, run: str) -> None:
+        own = problem.with_measures(work.measures, np.array(work.weights))
+        # weights are compared with those of other shards
+        self.problem = replace(own, weights=np.array(work.weights), first=work.first)
+        self.number, self.work, self.folder, self.run = number, work, folder, run
+        self.log: list[tuple[str, tuple[Any, ...]]] = []
+        self.dropped = self.bytes = self.starts = 0
+        self.resumed: str | Path | None = None
+        self._start(room=True)
+
+    def _start(self, *, room: bool) -> None:
+        """Start the actor; ``room``: it has cores of its own."""
+        at, threads = self.work.at, self.work.threads
+        self.starts += 1
+        self.actor = (
+            ray.remote(ShardHost)
+            .options(
+                num_cpus=threads if room else 0,
+                scheduling_strategy="SPREAD" if at is None else "DEFAULT",
+                resources={} if at is None else {f"node:{at}": PINNED},
+            )
+            .remote(self.number, self.problem, threads, self.folder, self.run)
+        )
+
+    def load(self) -> Callable[[], Loading]:
+        """Load its measures; what waits for that."""
+        return partial(self._answer, self.actor.load.remote())
+
+    def begin(self, resumed: str | Path | None) -> Callable[[], int]:
+        """Begin at its ``place``, perhaps with the potentials that an earlier run has kept."""
+        self.resumed = resumed
+        return partial(self._answer, self.actor.begin.remote(self.place, resumed))
+
+    def keep(self, folder: str | Path) -> Callable[[], None]:
+        """Keep its potentials for a later run."""
+        return partial(got, self.actor.keep.remote(folder))
+
+    def submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
+        self.log.append((method, arguments))
+        self.bytes += sum(getattr(argument, "nbytes", 0) for argument in arguments)
+        if self.bytes > LOG_BYTES:
+            half = len(self.log) // 2
+            self.dropped, self.log, self.bytes = self.dropped + half, self.log[half:], self.bytes // 2
+        return partial(self._answer, self._send(self.dropped + len(self.log)))
+
+    def _send(self, number: int) -> Any:
+        method, arguments = self.log[number - 1 - self.dropped]
+        return self.actor.call.remote(number, method, arguments)
+
+    def _answer(self, call: Any) -> Any:
+        """The answer to the last call, whatever becomes of the actor meanwhile."""
+        while True:
+            try:
+                return got(call)
+            except (RayActorError, ObjectLostError) as error:
+                if self.starts == MOST_STARTS:
+                    raise NetworkError(
+                        f"Shard {self.number} was lost {MOST_STARTS} times. Ray reports: {' '.join(str(error).split())}"
+                    ) from error
+                with suppress(RayActorError, ObjectLostError):
+                    call = self._started_again()
+
+    def _started_again(self) -> Any:
+        """Start the actor again, and repeat what it has not done; the last call."""
+        ray.kill(self.actor)
+        self._start(room=ray.available_resources().get("CPU", 0) >= self.work.threads)
+        last = self.actor.load.remote()
+        if not hasattr(self, "place"):
+            return last
+        done = got(self.actor.begin.remote(self.place, self.resumed))
+        if done < self.dropped:
+            raise NetworkError(
+                f"Shard {self.number} was lost with its snapshots, after so many iterations that they cannot be "
+                "repeated. Name a folder= that all machines share, or continue from a checkpoint."
+            )
+        calls = [self._send(number) for number in range(done + 1, self.dropped + len(self.log) + 1)]
+        return calls[-1] if calls else self.actor.begin.remote(self.place, self.resumed)
+
+    def end(self) -> None:
+        """End the actor, and leave nothing behind."""
+        # Ray may be gone already
+        with suppress(RayError):
+            ray.wait([self.actor.leave.remote()], timeout=LEAVE)
+            ray.kill(self.actor)

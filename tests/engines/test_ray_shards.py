@@ -1,0 +1,244 @@
+"""The exact solver on a Ray cluster of several machines, as far as one machine can show it: raylets with ports and
+resources of their own, of which one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+import barymesh as bm
+from barymesh.engines import ray_shards
+from barymesh.errors import FileError, MeasureError, NetworkError, OptionError
+from tests.engines.test_ray import processes
+
+POINTS = np.linspace(-3, 3, 40)
+GAUSSIANS = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 5))]
+GRID = bm.Support.regular((12, 12), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three raylets. The caller's has no cores, so no shard is on it."""
+    settings = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": settings},
+    )
+    for _ in range(2):
+        made.add_node(num_cpus=2)
+    ray.init(made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def images(seed=0, count=30):
+    return np.random.default_rng(seed).random((count, 12, 12)) ** 8
+
+
+def run(measures=GAUSSIANS, support=POINTS, **options):
+    options = {"reg": 0.1, "engine": "ray", "workers": 2, "progress": False, **options}
+    return bm.barycenter(measures, support, **options)
+
+
+def here(measures=GAUSSIANS, support=POINTS, **options):
+    return bm.barycenter(measures, support, progress=False, **{"reg": 0.1, **options})
+
+
+def same(one, other):
+    """To the last bit."""
+    assert one.status is other.status
+    assert one.iterations == other.iterations
+    for name in ("weights", "node_weights", "duals"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert (one.value, one.gap, one.consensus) == (other.value, other.gap, other.consensus)
+
+
+@pytest.mark.parametrize(
+    ("measures", "support", "options", "close"),
+    [
+        (GAUSSIANS, POINTS, {"weights": [1, 2, 3, 1, 1]}, 1e-13),
+        (images(), GRID, {"reg": 0.02}, 1e-12),
+        # rounding of one arithmetic or the other leads to other steps, to within the tolerance
+        (images(count=200), GRID, {"reg": 0.05, "precision": "float32"}, 1e-6),
+        (GAUSSIANS, POINTS, {"reg": 0.3, "debias": True}, 1e-5),
+        (GAUSSIANS, POINTS[::2], {"reg": 0.02}, 1e-9),
+        (GAUSSIANS, bm.FreeSupport(8), {"max_iter": 50}, 1e-12),
+        (GAUSSIANS, bm.FreeSupport(8, weights="learned"), {"max_iter": 50}, 1e-12),
+    ],
+    ids=["gaussians", "images", "float32", "debiased", "small reg", "free support", "learned weights"],
+)
+@pytest.mark.filterwarnings("ignore::barymesh.errors.AccuracyWarning")
+def test_it_is_the_barycenter_of_one_machine(measures, support, options, close, cluster):
+    truth, found = here(measures, support, **options), run(measures, support, **options)
+    assert found.status is truth.status
+    np.testing.assert_allclose(found.weights, truth.weights, rtol=0, atol=close)
+    np.testing.assert_allclose(found.node_weights, truth.node_weights, rtol=0, atol=2 * close + 2e-6)
+    np.testing.assert_allclose(found.support.points, truth.support.points, rtol=0, atol=1e-9)
+    assert found.value == pytest.approx(truth.value, abs=1e-6)
+    assert found.gap == pytest.approx(truth.gap, rel=0.5, abs=1e-6)
+
+
+def test_one_shard_is_the_same_to_the_last_bit_and_several_repeat(cluster):
+    same(run(images(), GRID, reg=0.02, workers=1), here(images(), GRID, reg=0.02))
+    same(run(images(), GRID, reg=0.02), run(images(), GRID, reg=0.02))
+
+
+# ---- faults
+
+
+class Crash:
+    """A callback that does harm once, after some iterations."""
+
+    def __init__(self, harm, at=8):
+        self.harm, self.at, self.steps = harm, at, []
+
+    def __call__(self, record):
+        self.steps.append(record.step)
+        if len(self.steps) == self.at:
+            self.harm()
+
+
+def kill_one():
+    """Of the shards of this cluster: grandchildren of this process."""
+    running = processes()
+    children = {process for process, parent, _, _ in running if parent == os.getpid()}
+    shards = [process for process, parent, _, name in running if parent in children and "ShardHost" in name]
+    os.kill(min(shards), signal.SIGKILL)
+
+
+def test_a_lost_shard_continues_where_it_was(cluster, tmp_path):
+    """As if nothing had happened: from a snapshot of this run, and from the beginning where there is none."""
+    measures, options = images(), {"reg": 0.02, "tol": 1e-9}
+    truth = run(measures, GRID, **options)
+
+    def kill_and_remove():
+        kill_one()
+        for file in tmp_path.rglob("shard-*.npz"):
+            file.unlink()
+
+    for harm in (kill_one, kill_and_remove):
+        crash = Crash(harm)
+        same(run(measures, GRID, callback=crash, folder=tmp_path, **options), truth)
+        # none is skipped or counted twice
+        assert crash.steps == sorted(set(crash.steps))
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_lost_machine_is_replaced_by_another(cluster):
+    """There are as many shards as machines with cores, so that two share one afterwards. Its disk is lost too, since
+    temporary files are not shared by real machines."""
+    measures, options = images(), {"reg": 0.02, "tol": 1e-9, "workers": 4}
+    truth = run(measures, GRID, **options)
+    third = cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+    try:
+        crash = Crash(partial(cluster.remove_node, third, allow_graceful=False))
+        same(run(measures, GRID, callback=crash, **options), truth)
+        assert len(crash.steps) > crash.at
+    finally:
+        if third in cluster.list_all_nodes():
+            cluster.remove_node(third)
+
+
+def test_ctrl_c_and_a_checkpoint(cluster, tmp_path):
+    measures, options = images(), {"reg": 0.02, "tol": 1e-9, "checkpoint": tmp_path}
+    whole = run(measures, GRID, **options)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    crash = Crash(partial(os.kill, os.getpid(), signal.SIGINT), at=whole.iterations // 2)
+    first = run(measures, GRID, callback=crash, **options)
+    assert first.status is bm.Status.INTERRUPTED
+    assert 0 < first.gap < 1
+    # by another number of shards
+    then = run(measures, GRID, resume=True, **{**options, "workers": 3})
+    assert then.success
+    assert then.iterations < whole.iterations
+    np.testing.assert_allclose(then.weights, whole.weights, rtol=0, atol=1e-8)
+    with pytest.raises(FileError, match="measure 30"):
+        run(images(count=40), GRID, resume=True, **options)
+
+
+def test_a_shard_that_is_lost_again_and_again_ends_the_run(cluster, monkeypatch):
+    monkeypatch.setattr(ray_shards, "MOST_STARTS", 2)
+    with pytest.raises(NetworkError, match="was lost 2 times"):
+        run(callback=lambda record: kill_one(), tol=0)
+
+
+# ---- data that stay where they are
+
+
+def some_images(first, last):
+    return images()[first:last]
+
+
+def fail(number):
+    raise KeyError(f"no patients for {number}")
+
+
+def test_many_measures_are_loaded_by_the_shards(cluster, tmp_path):
+    truth = here(images(), GRID, reg=0.02)
+    shards = [bm.LazyMeasures(some_images, 0, 10), bm.LazyMeasures(some_images, 10, 30)]
+    found = run(shards, GRID, reg=0.02)
+    np.testing.assert_allclose(found.weights, truth.weights, rtol=0, atol=1e-12)
+    assert len(found.problem.measures) == 30
+    weights = np.arange(1.0, 31.0)
+    truth = here(images(), GRID, reg=0.02, weights=weights)
+    shards = [bm.LazyMeasures(some_images, a, b, weights=weights[a:b]) for a, b in [(0, 10), (10, 30)]]
+    np.testing.assert_allclose(run(shards, GRID, reg=0.02).weights, truth.weights, rtol=0, atol=1e-12)
+
+
+def test_tables_with_a_column_that_names_the_measure(cluster, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    clouds = {f"site {k}": rng.normal(k, 1, 50) for k in range(4)}
+    paths = []
+    for part in (["site 0", "site 1"], ["site 2", "site 3"]):
+        paths.append(tmp_path / f"{part[0]}.parquet")
+        rows = [(name, value) for name in part for value in clouds[name]]
+        pandas.DataFrame(rows, columns=["site", "x"]).to_parquet(paths[-1])
+    support = np.linspace(-4, 7, 60)
+    found = run([bm.LazyMeasures(path, by="site") for path in paths], support)
+    truth = here([bm.Empirical(cloud) for cloud in clouds.values()], support)
+    np.testing.assert_allclose(found.weights, truth.weights, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_dataset_of_ray(cluster):
+    dataset = ray.data.from_numpy(images()[:6].reshape(6, -1))
+    truth = here(images()[:6].reshape(6, -1), GRID, reg=0.02)
+    np.testing.assert_allclose(run(dataset, GRID, reg=0.02).weights, truth.weights, rtol=0, atol=1e-12)
+    named = dataset.add_column("number", lambda batch: np.arange(len(batch)))
+    with pytest.raises(MeasureError, match="column="):
+        run(named, GRID, reg=0.02)
+    found = run(bm.LazyMeasures(named, column="data", weights=np.ones(6)), GRID, reg=0.02)
+    np.testing.assert_allclose(found.weights, truth.weights, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"measures": [*GAUSSIANS[:4], bm.Lazy(fail, 4)]}, MeasureError, r"Measure 4: Lazy\(fail, 4\).*no patients"),
+        ({"measures": [bm.Lazy("a.csv", at="10.9.9.9")]}, OptionError, "no machine"),
+        ({"workers": 9, "measures": GAUSSIANS * 2}, OptionError, "9 workers need as many cores"),
+        ({"resume": True}, OptionError, "checkpoint"),
+        ({"duration": 3}, OptionError, "network"),
+        ({"engine": "processes", "workers": None}, OptionError, "network"),
+        ({"measures": bm.LazyMeasures(some_images, 0, 9, weights=[1]), "support": GRID}, MeasureError, "one weight"),
+    ],
+)
+def test_mistakes_are_named(options, error, words, cluster):
+    with pytest.raises(error, match=words):
+        run(**options)
+
+
+@pytest.mark.parametrize("options", [{}, {"network": "complete"}])
+def test_many_measures_at_a_time_are_for_a_cluster(options):
+    with pytest.raises(MeasureError, match="engine='ray' without a network"):
+        here(bm.LazyMeasures(some_images, 0, 9), GRID, **options)

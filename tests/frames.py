@@ -23,6 +23,7 @@ import barymesh as bm
 from barymesh.core import kernels, tree
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.host import Host
+from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.transport import MemoryTransport
 from barymesh.engines.runtime import Pace, Place, Runtime, hosted_algorithm
 from barymesh.methods.base import LARGEST
@@ -30,7 +31,7 @@ from barymesh.network import Network
 from barymesh.problem import Problem
 from barymesh.transport.admission import Admission, Tolerance
 from barymesh.transport.handshake import Reply
-from barymesh.transport.keys import KeyPair
+from barymesh.transport.keys import KeyPair, raw_public
 from barymesh.transport.subscriber import Neighbour
 from barymesh.transport.wire import VERSION, VERSIONS, encode
 
@@ -61,7 +62,8 @@ class Victim:
     def __init__(self, seed: int, number: int) -> None:
         self.rng = rng = np.random.default_rng([seed, number])
         self.shape = str(rng.choice(sorted(GRAPHS)))
-        self.method = str(rng.choice(["sinkhorn", "rounds"]))
+        kind = str(rng.choice(["sinkhorn", "rounds", "masked"]))
+        self.method, self.masked = "rounds" if kind == "masked" else kind, kind == "masked"
         size, edges = GRAPHS[self.shape]
         self.graph, self.node = Network(size, edges), int(rng.integers(size))
         points = int(rng.integers(2, 7))
@@ -76,9 +78,9 @@ class Victim:
     def started(self) -> Runtime:
         """The node as it begins."""
         own = self.whole.with_measures([self.whole.measures[self.node]], np.ones(1))
-        weight = self.whole.weights[[self.node]] * self.graph.size
-        nodes = Nodes(self.graph, np.array([self.node]), weight)
-        algorithm = hosted_algorithm(self.method, own, nodes, tol=1e-3, batch="exact")
+        weights = self.whole.weights * self.graph.size
+        nodes = Nodes(self.graph, np.array([self.node]), weights[[self.node]], weights)
+        algorithm = hosted_algorithm(self.method, own, nodes, tol=1e-3, batch="exact", masks=self.masks(self.node))
         around = [
             Neighbour(f"n{j}", f"tcp://127.0.0.1:{5000 + j}", (int(j),), KEYS[j].public)
             for j in self.graph.neighbours_of(self.node)
@@ -86,11 +88,22 @@ class Victim:
         place = Place(RUN, "tcp://127.0.0.1:5999", around, KEYS[self.node])
         return Runtime(algorithm, own, place, Pace(0.0), tolerance=Tolerance(bad=10**9), incarnation=1)
 
+    def masks(self, *nodes: int) -> Masks | None:
+        """Those of the nodes, in networks that mask what they report."""
+        if not self.masked:
+            return None
+        keys = KEYS[: self.graph.size]
+        return Masks(
+            {node: keys[node].raw_secret for node in nodes}, [raw_public(one.public) for one in keys], run=RUN.encode(),
+            method=self.method, secret=bytes(32), min_members=2,
+        )  # fmt: skip
+
     def honest_messages(self, steps: int) -> np.ndarray:
         """``(m, width)``: what all nodes send after so many activations without a liar."""
         everything = hosted_algorithm(
-            self.method, self.whole, Nodes.all_of(self.graph, self.whole.weights), tol=1e-3, batch="exact"
-        )
+            self.method, self.whole, Nodes.all_of(self.graph, self.whole.weights), tol=1e-3, batch="exact",
+            masks=self.masks(*range(self.graph.size)),
+        )  # fmt: skip
         host = Host(everything, MemoryTransport(self.graph, everything.width, everything.private), self.whole)
         messages = everything.first_messages(host.state)
         for k in range(steps):
@@ -120,11 +133,11 @@ class Victim:
             header[column] = rng.choice([*near, *EXTREMES])
         if rng.random() < 0.6:
             # the numbers of the body: all, a block, or one; within the bounds that hold for them, or a little beyond
-            weight = header[tree.WEIGHT]
             least, most = lower.copy(), upper.copy()
-            least[algorithm.private], most[algorithm.private] = (
-                weight * bound for bound in algorithm.method.contribution_bounds()
-            )
+            if not self.masked:
+                least[algorithm.private], most[algorithm.private] = (
+                    header[tree.WEIGHT] * bound for bound in algorithm.method.contribution_bounds()
+                )
             start = tree.HEADER if rng.random() < 0.5 else algorithm.private.stop
             columns = np.arange(start, message.size)
             if rng.random() < 0.5:
@@ -141,7 +154,23 @@ class Victim:
                 message[columns] = 0.0
             else:
                 message[columns] *= 10.0 ** rng.uniform(-9, 9)
+        if rng.random() < 0.7:
+            self.disguise(message)
         return message
+
+    def disguise(self, message: np.ndarray) -> None:
+        """Sums that are possible, as far from honest ones as they may be; with masks any bits are."""
+        rng, algorithm = self.rng, self.runtime.host.algorithm
+        sums = message[algorithm.private]
+        if self.masked:
+            message[algorithm.private] = rng.integers(0, 2**64, sums.size, dtype=np.uint64).view(np.float64)
+            return
+        n, method, weight = algorithm.method.points, algorithm.method, message[tree.WEIGHT]
+        h = rng.choice([0.1, 1.0, 30.0, method.spread]) * rng.normal(size=n)
+        h -= h.max() + np.log(np.exp(h - h.max()).sum())
+        difference = method.spread * rng.choice([rng.uniform(size=n), rng.integers(0, 2, n)])
+        sums[:n], sums[n : 2 * n] = weight * h, weight * (h - difference)
+        sums[n : 2 * n] -= sums[n : 2 * n].mean()
 
     def stand(self, header: np.ndarray, sender: int) -> None:
         """A place in the tree that is possible for the sender."""
@@ -180,12 +209,13 @@ class Victim:
             getattr(state, name)[0] = rng.choice(values)
         if not algorithm.method.in_rounds:
             state.rounds[0] = rng.choice([0.0, 1.0])
-        lower, upper = algorithm.method.target_bounds()
+        lower, upper = (bound[algorithm.private.stop :] for bound in algorithm.bounds())
         state.target[0] = np.where(rng.random(lower.size) < 0.5, rng.uniform(lower, upper), rng.choice([lower, upper]))
         own, scale = state.own, 10.0 ** rng.uniform(-3, 12)
         for name in ("x", "base", "correction", "base_mean", "base_drift"):
             values = getattr(own, name)
-            values[0] = np.clip(scale * rng.normal(size=values.shape[1]), -LARGEST, LARGEST)
+            most = algorithm.method.largest
+            values[0] = np.clip(scale * rng.normal(size=values.shape[1]), -most, most)
         own.base_h[0] = -np.abs(own.base[0])
         own.phase[0], own.valid[0] = rng.integers(6), False
         own.stage[0] = own.base_stage[0] = rng.integers(algorithm.method.last_stage + 1)

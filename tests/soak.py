@@ -271,6 +271,9 @@ class Soak:
         worst = max(self.cluster.distance(k, truth) for k in members)
         assert worst <= 0.01, f"TV {worst} after all had recovered"
         for node in members:
+            # faults are no lies
+            proofs = [one["text"] for one in self.cluster.facts(node)["doubts"] if one["proof"]]
+            assert proofs == [], f"node {node} believes that honest nodes lie: {proofs}"
             self.watch(self.cluster.processes[node].pid)
             state = self.cluster.kits[node] / "run" / STATE
             self.copies[node] = Path(shutil.copy(state, self.cluster.folder / f"{node}.copy"))

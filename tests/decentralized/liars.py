@@ -15,9 +15,10 @@ import barymesh as bm
 from barymesh.core import tree
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.engines.runtime import Pace, Place, Runtime, hosted_algorithm
+from barymesh.methods.base import FARTHEST
 from barymesh.methods.orders import Order
 from barymesh.network import Network, as_network
-from barymesh.problem import Problem
+from barymesh.problem import Problem, support_cost
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.subscriber import Neighbour
 from barymesh.transport.wire import encode
@@ -119,9 +120,10 @@ def main() -> None:
         truth = Society(graph, measures=measures).truth()
         root = int(graph.by_centrality[0])
         place = "the root" if liar == root else f"{len(_below(graph, liar, root))} of {size} nodes in its subtree"
-        claimed = [bm.Empirical([[3.0]]) if k == liar else centre for k in range(size)]
+        claimed = [[bm.Empirical([[far]]) if k == liar else centre for k in range(size)] for far in (3.0, 9.0)]
         for what, society in (
-            ("another measure, at the edge", Society(graph, measures=claimed)),
+            ("another measure, at the edge", Society(graph, measures=claimed[0])),
+            ("another measure, as far outside as data may be", Society(graph, measures=claimed[1])),
             ("false sums and targets", Society(graph, liar, _false_numbers(graph, liar), measures=measures)),
         ):  # fmt: skip
             society.run(150)
@@ -144,13 +146,18 @@ def _below(graph, node, root):
 
 
 def _false_numbers(graph, liar):
-    """It reports and passes on what a measure at the edge would give, as large as the checks allow."""
+    """It reports a measure at the edge that is as far away as the checks allow, and passes on a target there."""
+    # the numbers of h - x may differ by so much; it grows towards the edge
+    problem = Problem.create([bm.Empirical([[0.0]])], POINTS, reg=REG)
+    difference = FARTHEST * support_cost(problem) / REG * np.linspace(0, 1, POINTS.size)
 
     def lie(sender, message, receiver, step):
         n, up = POINTS.size, slice(tree.HEADER, tree.HEADER + POINTS.size)
         edge = -((POINTS - 3.0) ** 2) / (2 * REG)
         edge -= np.log(np.exp(edge).sum())
+        x = edge - difference
         message[up] = message[tree.WEIGHT] * edge
+        message[up.stop : up.stop + n] = message[tree.WEIGHT] * (x - x.mean())
         target = slice(message.size - n - len(Order), message.size - len(Order))
         if message[tree.STAMP] >= 0:
             message[target] = edge

@@ -16,9 +16,10 @@ import barymesh as bm
 from barymesh.core import kernels, tree
 from barymesh.io.atomic import write_text
 from barymesh.methods.base import LARGEST
-from barymesh.methods.rounds import Order
+from barymesh.methods.orders import Order
 from barymesh.network import Network
 from barymesh.peers.node import READMIT
+from barymesh.peers.states import is_trouble, state_text
 from barymesh.transport.handshake import Request
 from barymesh.transport.wire import VERSIONS
 from tests.peers.cluster import POINTS, Cluster, until
@@ -129,6 +130,19 @@ def test_what_is_possible_makes_nobody_fail_and_nobody_else_is_blamed(scene, wha
     scene.liar.lie = POSSIBLE[what]
     until(lambda: all(scene.link(node)["accepted_messages"] > before[node] + 25 for node in VICTIMS), "it is used")
     scene.nobody_fails()
+    scene.be_honest()
+
+
+def test_false_targets_are_found_out_and_the_liar_is_named(scene):
+    """Both victims are next to the root, and see what it has made itself."""
+    scene.liar.lie = edited("target", np.linspace(-5, 0, POINTS))
+    for node in VICTIMS:
+        until(lambda node=node: any(one["proof"] for one in scene.cluster.facts(node)["doubts"]), "it is found out")
+        facts = scene.cluster.facts(node)
+        assert {name for one in facts["doubts"] if one["proof"] for name in one["nodes"]} == {"n4"}
+        assert "LIES: n4" in state_text(facts)
+        assert is_trouble(facts)
+        assert any("somebody lies: n4" in line["message"] for line in scene.cluster.logged(node))
     scene.be_honest()
 
 

@@ -46,7 +46,9 @@ def verdicts(found):
     ("values", "ok", "text"),
     [
         ([200.0, 300.0], False, "100.0% lie outside"),
-        ([0.1, 0.2, 300.0], True, "33.3% lie outside"),
+        ([0.1, 0.2, 300.0], False, "33.3% lie outside"),
+        ([0.1, 0.2, 300.0], False, "more than 4 times the largest"),
+        ([0.1, 0.2, 7.0], True, "33.3% lie outside"),
         ([0.1, 0.2], True, "fit Support"),
     ],
 )
@@ -55,7 +57,7 @@ def test_data_that_the_support_misses(tmp_path, values, ok, text):
     found = asyncio.run(found_by(tmp_path / KITS / "a", data_in(tmp_path, values)))["data"]
     assert (found.verdict is Verdict.OK) is ok
     assert text in found.text
-    assert ("About" in found.text) is (max(values) > 100)
+    assert ("About" in found.text) is (max(values) > 3)
 
 
 def test_every_problem_is_reported(tmp_path):

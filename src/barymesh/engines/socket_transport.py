@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,12 +16,14 @@ from barymesh.transport.sockets import Links
 class SocketTransport(Transport):
     """Keeps the newest message ``(width,)`` of every neighbour of the hosted ``nodes``.
 
-    ``sequence``: how often the nodes have sent; messages are identified by (incarnation, sequence).
+    ``sequence``: how often the nodes have sent; messages are identified by (incarnation, sequence). ``observer``:
+    called with the sender and its message, whenever one is used or sent.
     """
 
     def __init__(self, nodes: Nodes, links: Links, width: int, incarnation: int) -> None:
         self.nodes, self.links, self.width = nodes, links, width
         self.incarnation, self.sequence = incarnation, 0
+        self.observer: Callable[[int, Floats], None] | None = None
         around = [nodes.network.neighbours_of(int(node)) for node in nodes.ids]
         known = np.unique(np.concatenate([nodes.ids, *around]))
         self.hosted = frozenset(nodes.ids.tolist())
@@ -70,6 +74,8 @@ class SocketTransport(Transport):
         if place is not None:
             self.rows[place, : self.width] = vector
             self.arrived[place], self.newest[place] = True, mark
+            if self.observer is not None:
+                self.observer(sender, vector)
 
     @property
     def marks(self) -> dict[int, tuple[int, int]]:

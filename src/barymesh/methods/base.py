@@ -27,6 +27,9 @@ Indices = NDArray[np.intp]
 
 # far beyond any potential, in units of the cost or of reg
 LARGEST = 1e12
+# no measure of a node that belongs to others may have a larger cost to a point of the support than so many times the
+# largest between two points of it
+FARTHEST = 4.0
 # the largest L1 distance of two measures; also stands for one that is not known
 UNKNOWN_ERROR = 2.0
 
@@ -69,6 +72,15 @@ class Method(ABC, Generic[S]):
     up: int
     down: int
     final: bool
+
+    def restrict(self) -> None:
+        """The nodes belong to others, who may lie: keep within bounds that follow from what is public, the support and
+        reg, and from the measures' not being farther away than ``FARTHEST``. By default there are no such bounds."""
+
+    def contradiction(self, average: Floats, single: bool) -> str:
+        """What is impossible in the ``average (up,)`` of contributions, after ``restrict``; of one node's if it is
+        ``single``. Empty if nothing is."""
+        return ""
 
     def contribution_bounds(self) -> tuple[Floats, Floats]:
         """``lower, upper (up,)``: no contribution has numbers outside of these, nor has an average of them."""

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.measures import Atoms
-from barymesh.methods.base import LARGEST, UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
+from barymesh.methods.base import FARTHEST, LARGEST, UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
 from barymesh.methods.self_transport import SelfTransport
-from barymesh.problem import Problem
+from barymesh.problem import Problem, support_cost
 from barymesh.state import State
 
 # the spectrum of the map is in [0, 1]: anything below 2 is stable for a node by itself, but only 1 for nodes that act
@@ -47,6 +47,11 @@ SMALLEST_GAIN = 2.0**-10
 # while the sum keeps more than SLOW of its size in a time round the loop
 LEAST_SHARE, MOST_SHARE = 0.1, 0.4
 SLOW, FAST = 0.8, 0.5
+# potentials and logarithms are below so many times the largest cost on the support, in units of reg, where there is a
+# bound on them
+REACH = 64.0
+# what rounding may have done to sums, as a share of the numbers in them
+ROUNDED = 1e-6
 
 
 @dataclass
@@ -76,12 +81,46 @@ class Entropic(Method[EntropicState]):
     perhaps others that nodes change to."""
 
     name = "sinkhorn"
+    # the largest potential, and the largest difference between two numbers of ``h - x``, where these are restricted
+    largest, spread = LARGEST, np.inf
 
     def __init__(self, problem: Problem, log_gradients: LogGradients) -> None:
-        self.points, self.reg = problem.support.size, problem.reg
+        self.points, self.reg, self.problem = problem.support.size, problem.reg, problem
         self.up, self.down = 2 * self.points, self.points
         self.log_gradients, self.final = log_gradients, log_gradients.final
         self.transport = SelfTransport(problem)
+
+    def restrict(self) -> None:
+        """``h - x = log sum_j exp(a_j - c_j/reg)`` with some numbers a_j, whatever x is, and c_j the cost from an atom
+        to the support: so no two numbers of it differ by more than the largest cost over reg. And h has the logarithms
+        of probabilities: ``log sum exp(h) = 0``, and at most 0 for averages, by Jensen's inequality."""
+        self.largest = potential_limit(self.problem)
+        self.spread = FARTHEST * support_cost(self.problem) / self.reg
+
+    def contribution_bounds(self) -> tuple[Floats, Floats]:
+        lower, upper = super().contribution_bounds()
+        if self.spread < np.inf:
+            n = self.points
+            lower[:n], upper[:n] = -(2.0 * self.largest + self.spread + np.log(n)), 0.0
+            lower[n : 2 * n], upper[n : 2 * n] = -self.largest, self.largest
+        return lower, upper
+
+    def contradiction(self, average: Floats, single: bool) -> str:
+        h, x = average[: self.points], average[self.points : 2 * self.points]
+        differences = h - x
+        rounding = ROUNDED * (1.0 + float(max(-h.min(), np.abs(x).max())))
+        if differences.max() - differences.min() > self.spread + rounding:
+            return "the sums are those of a measure farther away than any may be"
+        mass = float(h.max() + np.log(np.exp(h - h.max()).sum()))
+        if mass > rounding or (single and mass < -rounding):
+            return "the sums are not those of logarithms of probabilities"
+        return ""
+
+    def _within_reach(self, state: EntropicState, rows: Indices) -> None:
+        """Constants in the potentials mean nothing, and are removed where potentials are restricted."""
+        if self.spread < np.inf:
+            x = state.x[rows]
+            state.x[rows] = np.clip(x - x.mean(axis=1, keepdims=True), -self.largest, self.largest)
 
     def start(self, count: int) -> EntropicState:
         return EntropicState(
@@ -105,6 +144,7 @@ class Entropic(Method[EntropicState]):
         for _ in range(LOCAL_STEPS if self.final else 0):
             h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
             kernels.move_potentials(rows, np.ones_like(state.relaxation), h, targets, LARGEST, state.x)
+            self._within_reach(state, rows)
 
     def local(self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
         state.drawn[rows] += 1
@@ -123,6 +163,7 @@ class Entropic(Method[EntropicState]):
         kernels.move_potentials(
             rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, LARGEST, state.x
         )
+        self._within_reach(state, rows[moving])
 
     def root(
         self, state: EntropicState, row: int, average: Floats, target: Floats, loop: float, complete: bool
@@ -178,3 +219,9 @@ class Entropic(Method[EntropicState]):
 
     def known_atoms(self, state: EntropicState, rows: Indices) -> list[Atoms] | None:
         return None if self.final else self.log_gradients.known_atoms(state.measure[rows], state.drawn[rows])
+
+
+def potential_limit(problem: Problem) -> float:
+    """What potentials and logarithms are cut to in size, in units of reg, where there is a bound on them: all nodes
+    know it, and those that are close to the barycenter are far below it."""
+    return REACH * (1.0 + support_cost(problem) / problem.reg)

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import LARGEST, UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
-from barymesh.methods.entropic import Entropic, EntropicState
+from barymesh.methods.entropic import Entropic, EntropicState, potential_limit
 from barymesh.methods.orders import Order, Phase, Report, RoundsState
 from barymesh.methods.stages import needs_rounds, stages
 from barymesh.methods.transports import LEAST_DAMPING, Transports
@@ -64,8 +64,6 @@ CERTIFIED = 1e-14
 # how many times the rounding of averages the two bounds can be off by: once each for the upper bound and the value; and
 # for a and d, twice each, in Z and in the sum of the potentials after a plain step
 FIXED_POINT = 6.0
-# in fixed point potentials and logarithms are below so many times the largest cost on the support, in units of reg
-REACH = 64.0
 # potentials whose mean is below this sum to zero, up to rounding
 FEASIBLE = 1e-9
 
@@ -79,7 +77,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
     def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
         super().__init__(problem, log_gradients)
-        self.problem, self.in_rounds = problem, from_start
+        self.in_rounds = from_start
         n = self.points
         self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
         self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
@@ -100,7 +98,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         return lower, upper
 
     def limits(self) -> Floats:
-        n, found = self.points, np.full(self.up, REACH * (1.0 + support_cost(self.problem) / self.problem.reg))
+        n, found = self.points, np.full(self.up, potential_limit(self.problem))
         found[[2 * n + 2, 2 * n + 3]] = 1.0 + self.last_stage, (1.0 + self.last_stage) ** 2
         return found
 
@@ -211,7 +209,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         elif order[Order.LENGTH] > 0:
             x = self.transports.approached(measure, stage, x, t)
         new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
-        state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -LARGEST, LARGEST)
+        state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -self.largest, self.largest)
         damping = float(np.clip(order[Order.DAMPING], LEAST_DAMPING, MOST_DAMPING))
         state.stage[row], state.damping[row], state.valid[row] = new, damping, False
         state.upper[row] = 0.0

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError
+from barymesh.errors import AccuracyWarning, BarymeshError, MeasureError, NetworkError
 from barymesh.io.files import read_measure
 from barymesh.peers import audit
 from barymesh.peers.kit import Kit
@@ -30,6 +30,7 @@ from barymesh.peers.node import (
     own_address,
     own_problem,
     released,
+    require_reach,
     use_of,
 )
 from barymesh.peers.status import StatusServer
@@ -80,7 +81,7 @@ async def check(
     ]
     try:
         measure = read_measure(data, **reading)
-        problem, fit = _fit(kit, measure)
+        problem, fit = _fit(kit, measure, released=privacy is not None)
         use = use_of(kit, problem)
         if privacy is not None:
             # made for the check only, and not released
@@ -100,14 +101,21 @@ async def check(
     return found
 
 
-def _fit(kit: Kit, measure: Any) -> tuple[Problem, CheckResult]:
-    """The problem with the measure, and whether it lies where the support of the network is."""
+def _fit(kit: Kit, measure: Any, *, released: bool) -> tuple[Problem, CheckResult]:
+    """The problem with the measure, and whether it lies where the support of the network is. If only a private release
+    of it is used, that is on the support."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AccuracyWarning)
         problem = own_problem(kit, measure)
     sentences = [str(one.message) for one in caught if issubclass(one.category, AccuracyWarning)]
     size, outside = problem.atoms[0].weights.size, problem.share_outside()
     fits = outside <= _MOST_OUTSIDE
+    try:
+        if not released:
+            require_reach(problem)
+    except MeasureError as error:
+        fits = False
+        sentences.append(str(error))
     text = f"{size} points, {'fit' if fits else 'do not fit'} {problem.support!r}; {outside:.1%} lie outside of it"
     return problem, CheckResult("data", Verdict.OK if fits else Verdict.WRONG, ". ".join([text, *sentences]))
 

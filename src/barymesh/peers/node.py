@@ -19,9 +19,11 @@ from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.tree import SpanningTree, TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import DamagedFileError, FileError, NetworkError, SupportError, WeightError
+from barymesh.errors import DamagedFileError, FileError, MeasureError, NetworkError, SupportError, WeightError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
+from barymesh.methods.base import FARTHEST
 from barymesh.peers import audit
+from barymesh.peers.doubts import Doubts
 from barymesh.peers.kit import Kit
 from barymesh.peers.last_run import LastRun
 from barymesh.peers.logs import log_phase
@@ -29,7 +31,7 @@ from barymesh.peers.states import node_state, state_text
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
 from barymesh.privacy.ledger import LEDGER, OpenUse, record_use
-from barymesh.problem import Problem
+from barymesh.problem import Problem, support_cost
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.free import FreeSupport
@@ -76,6 +78,11 @@ class Peer:
         self._log_limit = RateLimit()
         self._write_error: FileError | None = None
         self._state, self._shown = "", False
+        self.doubts: Doubts | None = None
+        if isinstance(algorithm := runtime.host.algorithm, SpanningTree):
+            target = slice(algorithm.private.stop, algorithm.width)
+            self.doubts = Doubts(kit.number, self._names, self._by_key, target)
+            runtime.transport.observer = self.doubts.look
 
     async def run(self, *, duration: float | None = None, linger: float | None = None) -> StopReason:
         """Run as ``Runtime.run`` does. The last result is written in any case. FileError if it could not be."""
@@ -139,6 +146,7 @@ class Peer:
             "weight": kit.weight,
             "weights": dict(zip(self._names, kit.network.node_weights().tolist(), strict=True)),
             "tree": self._place(),
+            "doubts": [] if self.doubts is None else [asdict(one) for one in self.doubts.all],
             "masks": self._masks(),
             "error": None if latest is None else float(latest.errors[0]),
             "gap": None if latest is None else _known(latest.gaps),
@@ -160,14 +168,25 @@ class Peer:
         state = self.runtime.host.state
         if not isinstance(state, TreeState):
             return None
-        nodes, graph = self.kit.network.nodes, self.runtime.host.nodes.network
         return {
-            "root": nodes[int(graph.by_centrality[int(state.root[0]) + graph.size])].name,
-            "parent": nodes[int(state.parent[0])].name,
+            "root": self._names[self._by_key(float(state.root[0]))],
+            "parent": self._names[int(state.parent[0])],
             "distance": int(state.distance[0]),
             "epoch": float(state.epoch[0]),
             "epochs_left": int(min(state.allowance[0], 2**31)),
         }
+
+    def _by_key(self, key: float) -> int:
+        """The number of the node that this key of a root stands for."""
+        graph = self.runtime.host.nodes.network
+        return int(graph.by_centrality[int(key) + graph.size])
+
+    def _compare_root(self) -> None:
+        state = self.runtime.host.state
+        if self.doubts is not None and isinstance(state, TreeState) and not self.runtime.host.stopped.all():
+            order = [self._names[node] for node in self.runtime.host.nodes.network.by_centrality]
+            root = self._names[self._by_key(float(state.root[0]))]
+            self.doubts.compare_root(root, float(state.stamp[0]), order, self.runtime.links.status())
 
     def _masks(self) -> dict[str, Any] | None:
         """The members of the sums that the node contributes to, by name, and why it does not contribute; None if its
@@ -206,6 +225,7 @@ class Peer:
 
     def _on_snapshot(self, found: Snapshot) -> None:
         self.latest, self._seen = found, time.monotonic()
+        self._compare_root()
         facts = self.facts()
         if (text := state_text(facts)) != self._state:
             self._state = text
@@ -290,8 +310,23 @@ async def open_peer(
     return Peer(kit, runtime, folder, spent, head, picture=picture)
 
 
+def require_reach(problem: Problem) -> None:
+    """MeasureError if the measure is so far from the support that the neighbours would take what follows from it for
+    a lie."""
+    if problem.free is not None:
+        return
+    largest, support = problem.cost.largest(problem.support, problem.atoms[0].table), support_cost(problem)
+    if largest > FARTHEST * support:
+        raise MeasureError(
+            f"The largest cost from a record to the support is {largest:.4g}, more than {FARTHEST:g} times the largest "
+            f"between two points of the support, {support:.4g}: neighbours would refuse what follows from it. Remove "
+            "the records that are so far away, or have the network made with a wider support."
+        )
+
+
 async def open_runtime(kit: Kit, problem: Problem, state_file: Path | None, *, sync: bool = False) -> Runtime:
     """The runtime of the node with the measure of the ``problem``, not connected yet."""
+    require_reach(problem)
     network, graph = kit.network, kit.network.network()
     weights = network.relative_weights()
     # all data are here: nothing is gained by drawing samples of them

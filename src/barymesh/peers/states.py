@@ -48,7 +48,13 @@ def state_text(facts: Facts) -> str:
     for name, link in _links(facts, LinkState.CUT_OFF).items():
         until = f" until {clock(link['cut_off_until'])}" if link.get("cut_off_until") else ""
         parts.append(f"without {name}, cut off since {clock(link['since'])}{until}")
+    parts += [f"{'LIES' if one['proof'] else 'ask'}: {one['text']}" for one in facts.get("doubts", ())]
     return ", ".join(parts)
+
+
+def is_trouble(facts: Facts) -> bool:
+    """Whether somebody has to do something."""
+    return node_state(facts) in TROUBLE or any(one["proof"] for one in facts.get("doubts", ()))
 
 
 def clock(seconds: float) -> str:

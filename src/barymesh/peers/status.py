@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
@@ -167,6 +168,12 @@ class _FactsCollector(Collector):
         refused = CounterMetricFamily(
             "barymesh_refused_messages", "Messages received and not used.", labels=["peer", "reason"]
         )
+        doubts = GaugeMetricFamily(
+            "barymesh_doubts", "What no honest network shows, by node.", labels=["node", "proof"]
+        )
+        about = Counter((node, one["proof"]) for one in facts.get("doubts", ()) for node in one["nodes"])
+        for (node, proof), count in about.items():
+            doubts.add_metric([node, str(proof).lower()], count)
         for peer, link in links.items():
             connected.add_metric([peer], link["state"] == LinkState.CONNECTED)
             cut_off.add_metric([peer], link["state"] == LinkState.CUT_OFF)
@@ -175,7 +182,7 @@ class _FactsCollector(Collector):
             received.add_metric([peer], link["received_bytes"])
             for reason, count in link["refused_messages"].items():
                 refused.add_metric([peer, reason], count)
-        yield from (connected, cut_off, cut_offs, messages, received, refused)
+        yield from (connected, cut_off, cut_offs, messages, received, refused, doubts)
 
 
 _IDENTITY = ("name", "run", "fingerprint", "method", "program", "wire_version")

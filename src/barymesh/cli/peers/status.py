@@ -23,7 +23,8 @@ def status(
 ) -> None:
     """Show what the nodes of a network do that run on this machine, or how they ended.
 
-    The exit code is 0 if all is well, and 4 if a node has died, is stuck, or is cut off, or if none has run here.
+    The exit code is 0 if all is well, and 4 if a node has died, is stuck, is cut off, or has proof that another lies,
+    or if none has run here.
 
     Example:
 
@@ -65,14 +66,14 @@ def _statuses(what: Path) -> list[dict[str, Any]]:
 
 def _status(name: str, fingerprint: str, port: int | None, note: dict[str, Any] | None) -> dict[str, Any]:
     from barymesh.peers import last_run
-    from barymesh.peers.states import TROUBLE, node_state, state_text
+    from barymesh.peers.states import TROUBLE, is_trouble, state_text
     from barymesh.peers.status import query
 
     facts = None if port is None else query(port)
     other = facts is not None and (facts.get("name"), facts.get("fingerprint")) != (name, fingerprint)
     if facts is not None and not other:
         return {
-            **facts, "state": state_text(facts), "here": True, "trouble": node_state(facts) in TROUBLE
+            **facts, "state": state_text(facts), "here": True, "trouble": is_trouble(facts)
         }  # fmt: skip
     known = {"name": name, "here": note is not None, "trouble": False}
     if note is not None and (port is not None or note["ending"] is not None):

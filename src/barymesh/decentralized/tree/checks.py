@@ -6,6 +6,8 @@ liar can still do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from barymesh.core import kernels, tree
@@ -23,16 +25,18 @@ WHOLE_FIELDS = (
 
 class Checks:
     """The checks of messages whose sums are in the columns ``private``. The roots' keys of all nodes are ``ranks
-    (m,)``; all nodes together weigh ``total`` at most; ``contribution_bounds`` and ``target_bounds`` are those of the
-    method. ``masked``: nobody can read the sums; ``in_rounds``: the network may work in rounds."""
+    (m,)``; all nodes together weigh ``total`` at most; ``contribution_bounds``, ``target_bounds`` and ``impossible``,
+    which is its ``contradiction``, are those of the method. ``masked``: nobody can read the sums; ``in_rounds``: the
+    network may work in rounds."""
 
     def __init__(
         self, nodes: Nodes, ranks: Floats, total: float, private: slice, contribution_bounds: tuple[Floats, Floats],
-        target_bounds: tuple[Floats, Floats], *, masked: bool, in_rounds: bool,
+        target_bounds: tuple[Floats, Floats], impossible: Callable[[Floats, bool], str], *, masked: bool,
+        in_rounds: bool,
     ) -> None:  # fmt: skip
         self.nodes, self.ranks, self.total, self.private = nodes, ranks, total, private
         self._contribution_bounds, self._target_bounds = contribution_bounds, target_bounds
-        self.masked, self.in_rounds = masked, in_rounds
+        self._impossible, self.masked, self.in_rounds = impossible, masked, in_rounds
         self.width = private.stop + target_bounds[0].size
         # every link may lack a message, and every node its children
         self.largest_check = MISSING_CHECK * float(nodes.network.neighbours.size + nodes.size + 1)
@@ -82,7 +86,7 @@ class Checks:
             return f"DISTANCE is {distance:g}, less than the number of links to the root"
         if header[tree.CHILDREN] > len(self._neighbours(sender)):
             return f"CHILDREN is {header[tree.CHILDREN]:g}, more than it has neighbours"
-        declared = None if self.nodes.declared is None else float(self.nodes.declared[sender])
+        declared = None if self.nodes.declared is None else 1.0 if self.masked else float(self.nodes.declared[sender])
         if declared is not None and not header[tree.CHILDREN] and header[tree.WEIGHT] not in (0.0, declared):
             return f"WEIGHT is {header[tree.WEIGHT]:g} without children, and the network file has {declared:g}"
         if header[tree.OLDEST] > header[tree.STAMP] or header[tree.DONE] > header[tree.STAMP] + 1:
@@ -92,6 +96,8 @@ class Checks:
             lower, upper = self._contribution_bounds
             if not ((sums >= weight * lower) & (sums <= weight * upper)).all():
                 return f"the sums are larger than WEIGHT {weight:g} allows"
+            if weight > 0 and declared is not None:
+                return self._impossible(sums / weight, not header[tree.CHILDREN])
         return ""
 
     def _neighbours(self, node: int) -> frozenset[int]:

@@ -74,6 +74,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def __init__(self, method: Method[S], nodes: Nodes, tol: float = 0.0, masks: Masks | None = None) -> None:
         require_unweighted(nodes.network, method.name)
+        if nodes.declared is not None:
+            method.restrict()
         self.name, self.method, self.nodes = method.name, method, nodes
         self.rounds = method if isinstance(method, RoundMethod) else None
         self.selective = self.rounds is not None
@@ -109,7 +111,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         self.private = slice(tree.HEADER, tree.HEADER + self.up)
         self.checks = Checks(
             nodes, ranks, self.total, self.private, self._contribution_bounds, self._target_bounds,
-            masked=masks is not None,
+            method.contradiction, masked=masks is not None,
             in_rounds=self.rounds is not None and (method.final or self.rounds.in_rounds),
         )  # fmt: skip
 

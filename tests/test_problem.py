@@ -260,6 +260,7 @@ def test_bad_cost(measures, support, cost, error, words):
 def little_memory(monkeypatch):
     """A machine with a megabyte to spare."""
     monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    monkeypatch.setattr(memory, "LITTLE", 2**20)
 
 
 def peak_of(action):
@@ -323,6 +324,7 @@ def test_the_machine_tells_its_memory():
 
 def test_what_just_fits_is_allowed(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "LITTLE", 0)
     memory.require(1000, "This", "Do less.")
     with pytest.raises(NotEnoughMemoryError, match=r"This needs .* GiB .* Do less\."):
         memory.require(1001, "This", "Do less.")

@@ -62,7 +62,6 @@ def _computed(options: Options) -> Result:
     if options.place != CLUSTER and (many := [one for one in problem.measures if isinstance(one, LazyMeasures)]):
         raise MeasureError(many[0].reason)
     shown = is_interactive() if options.progress is None else options.progress
-    options = replace(options, progress=shown)
     explicit = isinstance(options.support, str) and options.support == "auto"
     if problem.support.reason and (shown or explicit):
         show_message(f"Support: {problem.support.reason}.")
@@ -90,4 +89,5 @@ def _computed(options: Options) -> Result:
     from barymesh.engines import run_on_network
     from barymesh.network import as_network
 
-    return run_on_network(problem, as_network(options.network, len(problem.measures), problem.seed), options)
+    network = as_network(options.network, len(problem.measures), problem.seed)
+    return run_on_network(problem, network, replace(options, progress=shown))

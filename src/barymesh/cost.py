@@ -23,6 +23,8 @@ SEPARABLE: dict[str, Callable[[Floats], Floats]] = {SQUARED: np.square, "cityblo
 DATA_DEPENDENT = ("seuclidean", "mahalanobis")
 # costs computed at once when only their largest is wanted
 LARGEST_BLOCK = 4_000_000
+# of distances, relative to them
+ROUNDING = 1e-9
 CostLike = str | Callable[[Floats, Floats], Any] | NDArray[Any]
 
 
@@ -102,14 +104,25 @@ class Cost:
         on_box = support.grid is not None or support.dimension == 1
         if on_box and (self.separable is not None or (self.name == EUCLIDEAN and self.function is None)):
             # along each axis the farthest point is an end, and a grid has a point at every combination of ends
-            low, high = support.points.min(axis=0), support.points.max(axis=0)
-            farthest = np.maximum(np.abs(atoms - low), np.abs(high - atoms))
+            axes = zip(atoms.T, *support.ends, strict=True)
+            farthest = np.array([np.maximum(np.abs(y - low), np.abs(high - y)) for y, low, high in axes])
             if self.separable is not None:
-                return float(self.separable(farthest).sum(axis=1).max())
-            return float(np.linalg.norm(farthest, axis=1).max())
-        rows = max(1, LARGEST_BLOCK // atoms.shape[0])
+                return float(self.separable(farthest).sum(axis=0).max())
+            return float(np.linalg.norm(farthest, axis=0).max())
         points = support.points
-        return max(float(self.matrix(points[k : k + rows], atoms).max()) for k in range(0, support.size, rows))
+        if self.squared:
+            points, atoms = _farthest(points, atoms), _farthest(atoms, points)
+        rows = max(1, LARGEST_BLOCK // atoms.shape[0])
+        return max(float(self.matrix(points[k : k + rows], atoms).max()) for k in range(0, len(points), rows))
+
+
+def _farthest(these: Floats, others: Floats) -> Floats:
+    """Those of the points ``(n, d)`` that can be one of the two that are farthest apart: by the triangle inequality, as
+    far from the middle as the largest distance known less the largest of the others from the middle."""
+    middle = these.mean(axis=0)
+    own, other = (np.sqrt(np.square(points - middle).sum(axis=1)) for points in (these, others))
+    known = np.sqrt(np.square(others - these[own.argmax()]).sum(axis=1).max())
+    return np.asarray(these[own >= known - other.max() - ROUNDING * known])
 
 
 def _checked(matrix: Floats, what: str) -> Floats:

@@ -418,7 +418,7 @@ class Problem:
 
         if self.cost.squared:
             return SquaredProductCosts(self.largest_cost(), self.atoms, self.support)
-        return ProductCosts(self.largest_cost())
+        return ProductCosts(self.largest_cost(), self.support.size)
 
     def share_outside(self) -> float:
         """How much of the measures' mass the support does not reach.

@@ -17,8 +17,10 @@ import numpy as np
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulate import build_simulation
 from barymesh.errors import NumericalError
-from barymesh.exact import certify, solve
+from barymesh.exact import solve
+from barymesh.exact.certificate import completed
 from barymesh.exact.reference import ITERATIONS, TOL, Reference
+from barymesh.exact.rows import Rows
 from barymesh.network import as_network
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
@@ -50,11 +52,11 @@ def find_reference(case: ExperimentPlan, reg: float, stop: Stop | None = None) -
     """The true barycenter of an experiment with this reg, by the exact solver, with its certificate."""
     began = time.perf_counter()
     problem = _problem(case, reg)
-    oracle = problem.float64_oracle
-    found = solve(oracle, problem.weights, max_iter=ITERATIONS, tol=TOL, callback=stop)
+    nodes = Rows(problem.float64_oracle, problem.weights, problem)
+    found = solve(nodes, max_iter=ITERATIONS, tol=TOL, callback=stop)
     if found.status in (Status.INTERRUPTED, Status.STOPPED):
         raise KeyboardInterrupt
-    bounds = certify(oracle, problem.weights, found.x, found.log_p, found.p, problem.product_costs)
+    bounds = completed(nodes.bounds(found.p), found.p, reg)
     # the dual objective is minimised: -upper is a lower bound of its optimum, and gap above that is an upper bound
     optimum = bounds.gap - bounds.upper
     return Certified(problem.support, found.p, optimum, bounds.gap, time.perf_counter() - began)

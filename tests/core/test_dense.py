@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barymesh.core import kernels
-from barymesh.oracle.gibbs import line_kernel, matrix_kernel
+from barymesh.oracle.gibbs import line_kernel, matrix_kernel, padded, squared_kernel
 
 SHAPES = st.tuples(st.integers(1, 15), st.integers(1, 70))
 SEEDS = st.integers(0, 2**32)
@@ -88,3 +88,43 @@ def test_log_sums(shape, seed, dtype):
         own = z[i, position[starts[i] : starts[i + 1]]].astype(float)
         close(out[starts[i] : starts[i + 1]], top[i] + np.log(own))
         assert ok[i] == (own.min() > 1e-30)
+
+
+@given(st.tuples(st.integers(0, 20), st.integers(0, 30), st.integers(1, 4)), SEEDS, REALS)
+def test_the_kernel_of_squared_distances(shape, seed, dtype):
+    n, count, dimension = shape
+    rng = np.random.default_rng(seed)
+    points, table = rng.normal(size=(n, dimension)), rng.normal(size=(count, dimension))
+    expected = np.exp(-np.square(points[:, None] - table).sum(axis=2))
+    strips = np.empty((padded(count) // kernels.STRIP, n, kernels.STRIP), dtype)
+    kernels.squared_gibbs(points, table, strips)
+    found = strips.transpose(1, 0, 2).reshape(n, padded(count))
+    close(found[:, :count], expected, dtype)
+    assert (found[:, count:] == 0).all()
+
+
+@given(st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 40)), SEEDS, REALS)
+def test_a_dense_oracle_is_its_steps_one_after_the_other(shape, seed, dtype):
+    rows, n, atoms = shape
+    rng = np.random.default_rng(seed)
+    x, masses = (
+        rng.normal(0, 3, (rows, n)),
+        (rng.random((rows, atoms)) * (rng.random((rows, atoms)) < 0.8)).astype(dtype),
+    )
+    points, table = rng.normal(size=(n, 2)), rng.normal(size=(atoms, 2))
+    kernel = np.exp(-np.square(points[:, None] - table).sum(axis=2))
+    there, back = squared_kernel(points, table, dtype), squared_kernel(table, points, dtype)
+    e, z, sums = (np.empty((rows, width), dtype) for width in (n, padded(atoms), padded(n)))
+    top, value, log_p, ok = np.empty(rows), np.empty(rows), np.empty((rows, n)), np.empty(rows, bool)
+    kernels.dense_nodes(
+        x, masses, there.numbers, there.layout, back.numbers, back.layout, 1e-30, e, z, sums, top, value, log_p, ok
+    )
+    total = np.exp(x - x.max(axis=1, keepdims=True)) @ kernel
+    close(value, (masses * np.log(total)).sum(axis=1), dtype)
+    back_sums = (masses / total) @ kernel.T
+    full = masses.any(axis=1)
+    assert (ok == (full & (back_sums.min(axis=1) > 1e-30 * np.maximum((masses / total).max(axis=1), 1)))).all()
+    shifted = x - x.max(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        log_p[ok], (shifted + np.log(np.maximum(back_sums, 1e-300)))[ok], atol=1e-3 if dtype is np.float32 else 1e-11
+    )

@@ -162,7 +162,7 @@ def test_grid_guard_is_needed(rng):
     kernels.fast_nodes(
         x, np.array([0]), oracle.offsets, oracle.position, oracle.padded_position, oracle.weights,
         there.first, there.others, back.first, back.others, oracle.boxes, oracle.whole, oracle.scratch,
-        value, log_p, ok,
+        value, log_p, ok, np.empty(0), np.zeros(1, dtype=np.intp),
     )  # fmt: skip
     assert not ok[0]
 

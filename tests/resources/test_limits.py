@@ -103,6 +103,7 @@ def test_cores_keep_to_the_quota(monkeypatch, quota, cores_left):
 
 def test_memory_keeps_to_the_limit(monkeypatch):
     monkeypatch.setattr(cgroups, "memory_left", lambda: 1000)
+    monkeypatch.setattr(memory, "LITTLE", 0)
     assert memory.available_bytes() == 1000
     memory.require(1000, "This", "Do less.")
     with pytest.raises(NotEnoughMemoryError, match="This needs"):

@@ -16,13 +16,11 @@ constexpr Index STRIPS = 8;
 // numbers below this stand for 0 in a logarithm
 constexpr double LEAST = 1e-300;
 
-}  // namespace
-
-// c (m, columns) += a (m, n) @ K, where row k of K has its columns STRIP s, ..., STRIP s + STRIP - 1 at
-// b[origin + s between + k step:].
+// `times` for the first `terms` columns of a
 template <class T>
-void times(Matrix<const T> a, Vector<const T> b, Index origin, Index between, Index step, Matrix<T> c) {
-    const Index strips = c.columns / STRIP, terms = a.columns;
+void first_times(Matrix<const T> a, Index terms, Vector<const T> b, Index origin, Index between, Index step,
+                 Matrix<T> c) {
+    const Index strips = c.columns / STRIP;
     parallel((strips + STRIPS - 1) / STRIPS, static_cast<double>(a.rows * terms * STRIP * STRIPS) * 0.05,
              [&](Index begin, Index end) {
                  for (Index block = begin; block < end; ++block)
@@ -31,6 +29,45 @@ void times(Matrix<const T> a, Vector<const T> b, Index origin, Index between, In
                              add_strip<T>(a, b.data, c, s * STRIP, {start, smaller(start + TERMS, terms)},
                                           origin + s * between, step);
              });
+}
+
+}  // namespace
+
+// strips[s, k, c] = exp(-|points[k] - table[STRIP s + c]|^2), 0 where the last strip has no point of the table.
+// `points` (n, d), `table` (N, d), `strips` (N / STRIP rounded up, n, STRIP).
+template <class T>
+void squared_gibbs(Matrix<const double> points, Matrix<const double> table, Cube<T> strips) {
+    const Index n = points.rows, d = points.columns;
+    parallel(strips.depth, static_cast<double>(n * STRIP) * (1.0 + 0.3 * static_cast<double>(d)),
+             [&](Index begin, Index end) {
+                 // a strip of the table, axis by axis
+                 const Buffer<double> memory(d * STRIP);
+                 const auto axes = memory.matrix(d, STRIP);
+                 for (Index s = begin; s < end; ++s) {
+                     const Index count = smaller<Index>(STRIP, table.rows - s * STRIP);
+                     for (Index a = 0; a < d; ++a)
+                         for (Index c = 0; c < STRIP; ++c) axes(a, c) = table(s * STRIP + smaller(c, count - 1), a);
+                     for (Index k = 0; k < n; ++k) {
+                         T* line = strips[s].row(k);
+                         for_lanes<double>(STRIP, [&](auto l) {
+                             auto squares = splat<double, l.count>(0.0);
+                             for (Index a = 0; a < d; ++a) {
+                                 const auto apart = load<double>(axes.row(a), l) - points(k, a);
+                                 squares = fma(apart, apart, squares);
+                             }
+                             store(line, l, exp(-squares));
+                         });
+                         for (Index c = count; c < STRIP; ++c) line[c] = T(0);
+                     }
+                 }
+             });
+}
+
+// c (m, columns) += a (m, n) @ K, where row k of K has its columns STRIP s, ..., STRIP s + STRIP - 1 at
+// b[origin + s between + k step:].
+template <class T>
+void times(Matrix<const T> a, Vector<const T> b, Index origin, Index between, Index step, Matrix<T> c) {
+    first_times<T>(a, a.columns, b, origin, between, step, c);
 }
 
 // out[i] = exp(x[i] - top[i]) with top[i] = max x[i].
@@ -112,12 +149,36 @@ void log_sums(Matrix<const T> z, Vector<const double> top, Vector<const Index> p
     });
 }
 
+// `value` (b,) and `log_p` (b, n) for x (b, n), in units of reg and without `top`, which is to be added to the value:
+// shifted_exp, the product with the kernel to the atoms, divide, the product with that to the support, log_gradients.
+// A kernel is given by its numbers and its layout (origin, between, step), see `times`. `e` (b, n), `z` (b, N padded)
+// and `sums` (b, n padded) hold what is computed on the way. ok (b,): which rows lost no terms.
+template <class T>
+void dense_nodes(Matrix<const double> x, Matrix<const T> masses, Vector<const T> to_atoms,
+                 Vector<const Index> atoms_layout, Vector<const T> to_support, Vector<const Index> support_layout,
+                 double tiny, Matrix<T> e, Matrix<T> z, Matrix<T> sums, Vector<double> top, Vector<double> value,
+                 Matrix<double> log_p, Vector<bool> ok) {
+    const Buffer<double> largest(x.rows);
+    const auto clear = [](Matrix<T> a) { std::memset(a.data, 0, static_cast<std::size_t>(a.size()) * sizeof(T)); };
+    shifted_exp<T>(x, top, e);
+    clear(z);
+    times<T>(e, to_atoms, atoms_layout[0], atoms_layout[1], atoms_layout[2], z);
+    divide<T>(masses, z, tiny, value, largest, ok);
+    clear(sums);
+    first_times<T>(z, masses.columns, to_support, support_layout[0], support_layout[1], support_layout[2], sums);
+    log_gradients<T>(x, top, sums, {largest.data, largest.size}, tiny, ok, log_p);
+}
+
 #define INSTANTIATE(T)                                                                                                 \
+    template void squared_gibbs<T>(Matrix<const double>, Matrix<const double>, Cube<T>);                               \
     template void times<T>(Matrix<const T>, Vector<const T>, Index, Index, Index, Matrix<T>);                          \
     template void shifted_exp<T>(Matrix<const double>, Vector<double>, Matrix<T>);                                     \
     template void divide<T>(Matrix<const T>, Matrix<T>, double, Vector<double>, Vector<double>, Vector<bool>);         \
     template void log_gradients<T>(Matrix<const double>, Vector<const double>, Matrix<const T>, Vector<const double>, \
                                    double, Vector<bool>, Matrix<double>);                                              \
+    template void dense_nodes<T>(Matrix<const double>, Matrix<const T>, Vector<const T>, Vector<const Index>,          \
+                                 Vector<const T>, Vector<const Index>, double, Matrix<T>, Matrix<T>, Matrix<T>,        \
+                                 Vector<double>, Vector<double>, Matrix<double>, Vector<bool>);                        \
     template void log_sums<T>(Matrix<const T>, Vector<const double>, Vector<const Index>, Vector<const Index>,         \
                               Vector<const Index>, double, Vector<double>, Vector<bool>);
 INSTANTIATE(double)

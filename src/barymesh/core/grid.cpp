@@ -89,24 +89,30 @@ struct Scratch {
     Buffer<T> e, z, spare, q;
 };
 
-// One node in ordinary arithmetic: fills its value and `log_p` (n,). False if a sum may have lost terms.
+// One node in ordinary arithmetic: fills its value and `log_p` (n,), or, if `sums` is given, log Z at its atoms only.
+// False if a sum may have lost terms.
 //
 // `box` (d, 2) contains the node's atoms and `whole` the support. The check: a term lost to underflow is below 1e-307,
 // so a sum above TINY is exact to rounding.
 template <class T>
 bool fast_node(Vector<const double> x, Vector<const Index> position, Vector<const Index> padded_position,
                Vector<const double> weight, const Passages<T>& passages, Box box, Box whole, Scratch<T>& scratch,
-               double& value, double* log_p) {
+               double& value, double* log_p, double* sums) {
     const Index n = x.size, atoms = position.size;
     T *e = scratch.e.data, *z = scratch.z.data, *spare = scratch.spare.data;
     const double top = largest_of(x.data, n);
-    if (top - smallest_of(x.data, n) > LARGEST_RANGE<T>) return false;
+    // of log Z, numbers that stand for log 0 may be part
+    if (!sums && top - smallest_of(x.data, n) > LARGEST_RANGE<T>) return false;
     for_lanes<double>(n, [&](auto l) { store(e, l, load<double>(x.data, l) - top); });
     for_lanes<T>(n, [&](auto l) { store(e, l, exp(load<T>(e, l))); });
     product_apply<T>({e, n}, z, spare, passages.first, passages.others, whole, box);
     T* z_atoms = spare;
     for (Index k = 0; k < atoms; ++k) z_atoms[k] = z[padded_position[k]];
     if (!(smallest_of(z_atoms, atoms) > TINY<T>)) return false;
+    if (sums) {
+        for_lanes<double>(atoms, [&](auto l) { store(sums, l, top + log(load<double>(z_atoms, l))); });
+        return true;
+    }
     const double total = sum_terms<double>(atoms, [&](auto running, auto l) {
         return fma(load<double>(weight.data, l), log(load<double>(z_atoms, l)), running);
     });
@@ -347,13 +353,14 @@ void safe_nodes(Matrix<const double> x, Vector<const Index> rows, Vector<const I
 }
 
 // `fast_node` for a batch x (b, n); ok (b,): which rows passed the check. `scratch`: the numbers of a potential, of the
-// largest intermediate, and of the atom grid.
+// largest intermediate, and of the atom grid. If `sums` is not empty, row i only stores its log Z in sums[first_sum[i]:].
 template <class T>
 void fast_nodes(Matrix<const double> x, Vector<const Index> nodes, Vector<const Index> offsets,
                 Vector<const Index> position, Vector<const Index> padded_position, Vector<const double> weight,
                 Matrix<const T> first, List<Matrix<const T>> others, Matrix<const T> backward_first,
                 List<Matrix<const T>> backward_others, Cube<const Index> boxes, Matrix<const Index> whole,
-                Vector<const Index> scratch, Vector<double> value, Matrix<double> log_p, Vector<bool> ok) {
+                Vector<const Index> scratch, Vector<double> value, Matrix<double> log_p, Vector<bool> ok,
+                Vector<double> sums, Vector<const Index> first_sum) {
     const Passages<T> passages{first, others, backward_first, backward_others};
     const auto work = [&](Index begin, Index end) {
         Scratch<T> memory{Buffer<T>(scratch[0]), Buffer<T>(scratch[1]), Buffer<T>(scratch[1]), Buffer<T>(scratch[2])};
@@ -362,7 +369,7 @@ void fast_nodes(Matrix<const double> x, Vector<const Index> nodes, Vector<const 
             value[row] = 0.0;
             ok[row] = fast_node<T>(x[row], position.slice(start, stop), padded_position.slice(start, stop),
                                    weight.slice(start, stop), passages, boxes[nodes[row]], whole, memory, value[row],
-                                   log_p.row(row));
+                                   log_p.row(row), sums.size ? sums.data + first_sum[row] : nullptr);
         }
     };
     parallel(x.rows, static_cast<double>(x.columns) * 10.0, work);
@@ -372,11 +379,11 @@ template void fast_nodes<double>(Matrix<const double>, Vector<const Index>, Vect
                                  Vector<const Index>, Vector<const double>, Matrix<const double>,
                                  List<Matrix<const double>>, Matrix<const double>, List<Matrix<const double>>,
                                  Cube<const Index>, Matrix<const Index>, Vector<const Index>, Vector<double>,
-                                 Matrix<double>, Vector<bool>);
+                                 Matrix<double>, Vector<bool>, Vector<double>, Vector<const Index>);
 template void fast_nodes<float>(Matrix<const double>, Vector<const Index>, Vector<const Index>, Vector<const Index>,
                                 Vector<const Index>, Vector<const double>, Matrix<const float>,
                                 List<Matrix<const float>>, Matrix<const float>, List<Matrix<const float>>,
                                 Cube<const Index>, Matrix<const Index>, Vector<const Index>, Vector<double>,
-                                Matrix<double>, Vector<bool>);
+                                Matrix<double>, Vector<bool>, Vector<double>, Vector<const Index>);
 
 }  // namespace barymesh::INSTRUCTION_SET

@@ -27,7 +27,7 @@ void fast_nodes(Matrix<const double> x, Vector<const Index> nodes, Vector<const 
                 Vector<const Index> position, Vector<const Index> padded_position, Vector<const double> weight,
                 Matrix<const T> first, List<Matrix<const T>> others, Matrix<const T> backward_first, List<Matrix<const T>> backward_others,
                 Cube<const Index> boxes, Matrix<const Index> whole, Vector<const Index> scratch, Vector<double> value,
-                Matrix<double> log_p, Vector<bool> ok);
+                Matrix<double> log_p, Vector<bool> ok, Vector<double> sums, Vector<const Index> first_sum);
 void safe_nodes(Matrix<const double> x, Vector<const Index> rows, Vector<const Index> nodes,
                 Vector<const Index> offsets, Matrix<const Index> coordinates, Vector<const double> weight,
                 Cube<const Index> boxes, Index group,
@@ -36,6 +36,8 @@ void safe_nodes(Matrix<const double> x, Vector<const Index> rows, Vector<const I
                 Vector<double> value, Matrix<double> log_p, Vector<double> sums, Vector<const Index> first);
 
 // dense.cpp
+template <class T>
+void squared_gibbs(Matrix<const double> points, Matrix<const double> table, Cube<T> strips);
 template <class T>
 void times(Matrix<const T> a, Vector<const T> b, Index origin, Index between, Index step, Matrix<T> c);
 template <class T>
@@ -47,8 +49,17 @@ template <class T>
 void log_gradients(Matrix<const double> x, Vector<const double> top, Matrix<const T> sums, Vector<const double> largest,
                    double tiny, Vector<bool> ok, Matrix<double> log_p);
 template <class T>
+void dense_nodes(Matrix<const double> x, Matrix<const T> masses, Vector<const T> to_atoms,
+                 Vector<const Index> atoms_layout, Vector<const T> to_support, Vector<const Index> support_layout,
+                 double tiny, Matrix<T> e, Matrix<T> z, Matrix<T> sums, Vector<double> top, Vector<double> value,
+                 Matrix<double> log_p, Vector<bool> ok);
+template <class T>
 void log_sums(Matrix<const T> z, Vector<const double> top, Vector<const Index> position, Vector<const Index> offsets,
               Vector<const Index> starts, double tiny, Vector<double> out, Vector<bool> ok);
+
+// bounds.cpp
+void missing_rows(Matrix<const double> x, Matrix<double> log_rows, Vector<const double> p, Matrix<const double> features,
+                  Matrix<double> sums);
 
 // anderson.cpp
 void weighted_mean(Matrix<const double> rows, Vector<const double> weights, Vector<double> out);

@@ -52,6 +52,8 @@ def fast_nodes(
     value: Floats,
     log_p: Floats,
     ok: Flags,
+    sums: Floats,
+    first_sum: Indices,
 ) -> None: ...
 def safe_nodes(
     x: Floats,
@@ -74,15 +76,35 @@ def safe_nodes(
 ) -> None: ...
 
 # dense.cpp
+def squared_gibbs(points: Floats, table: Floats, strips: Reals) -> None: ...
 def times(a: Reals, b: Reals, origin: int, between: int, step: int, c: Reals) -> None: ...
 def shifted_exp(x: Floats, top: Floats, out: Reals) -> None: ...
 def divide(masses: Reals, z: Reals, tiny: float, value: Floats, largest: Floats, ok: Flags) -> None: ...
 def log_gradients(
     x: Floats, top: Floats, sums: Reals, largest: Floats, tiny: float, ok: Flags, log_p: Floats
 ) -> None: ...
+def dense_nodes(
+    x: Floats,
+    masses: Reals,
+    to_atoms: Reals,
+    atoms_layout: Indices,
+    to_support: Reals,
+    support_layout: Indices,
+    tiny: float,
+    e: Reals,
+    z: Reals,
+    sums: Reals,
+    top: Floats,
+    value: Floats,
+    log_p: Floats,
+    ok: Flags,
+) -> None: ...
 def log_sums(
     z: Reals, top: Floats, position: Indices, offsets: Indices, starts: Indices, tiny: float, out: Floats, ok: Flags
 ) -> None: ...
+
+# bounds.cpp
+def missing_rows(x: Floats, log_rows: Floats, p: Floats, features: Floats, sums: Floats) -> None: ...
 
 # anderson.cpp
 def weighted_mean(rows: Floats, weights: Floats, out: Floats) -> None: ...

@@ -190,6 +190,8 @@ NB_MODULE(kernels, m) {
     KERNEL("safe_nodes", safe_nodes);
 
     // dense.cpp
+    KERNEL("squared_gibbs", squared_gibbs<double>);
+    KERNEL("squared_gibbs", squared_gibbs<float>);
     KERNEL("times", times<double>);
     KERNEL("times", times<float>);
     KERNEL("shifted_exp", shifted_exp<double>);
@@ -198,8 +200,13 @@ NB_MODULE(kernels, m) {
     KERNEL("divide", divide<float>);
     KERNEL("log_gradients", log_gradients<double>);
     KERNEL("log_gradients", log_gradients<float>);
+    KERNEL("dense_nodes", dense_nodes<double>);
+    KERNEL("dense_nodes", dense_nodes<float>);
     KERNEL("log_sums", log_sums<double>);
     KERNEL("log_sums", log_sums<float>);
+
+    // bounds.cpp
+    KERNEL("missing_rows", missing_rows);
 
     // anderson.cpp
     KERNEL("weighted_mean", weighted_mean);

@@ -253,7 +253,7 @@ class WassersteinBarycenter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         oracle, masses, costs = problem.oracle, fresh, problem.product_costs
         if past > 0:
             oracle, kept = self._with_past(oracle)
-            masses, costs = np.concatenate([[past], fresh]), ProductCosts(max(costs.largest, kept))
+            masses, costs = np.concatenate([[past], fresh]), ProductCosts(max(costs.largest, kept), oracle.size)
         nodes = Rows(oracle, masses / masses.sum(), costs=costs)
         self.result_: Result = solve_nodes(nodes, self.support_, max_iter=max_iter, tol=tol)
         self.barycenter_ = self.result_.weights

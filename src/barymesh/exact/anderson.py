@@ -26,7 +26,7 @@ RELAXATION = 1.5
 # relative to the largest history vector; keeps nearly parallel differences from blowing up the coefficients
 RIDGE = 1e-10
 # from so many numbers on, those of the history have 16 bits: they no longer fit the caches, and take most of the memory
-LARGE = 2**20
+LARGE = 2**18
 # plain steps between two tries of an acceleration that keeps failing, so that it costs at most one step in nine
 LONGEST_WAIT = 8
 
@@ -87,5 +87,4 @@ def _solve(table: Floats) -> Floats:
     matrix = upper + upper.T - np.diag(squares)
     scale = np.sqrt(np.maximum(squares, np.finfo(float).tiny))
     scaled = matrix / np.outer(scale, scale) + RIDGE * np.eye(count)
-    solution = np.linalg.lstsq(scaled, table[:, count] / scale, rcond=None)[0]
-    return np.asarray(solution / scale)
+    return np.asarray(np.linalg.solve(scaled, table[:, count] / scale) / scale)

@@ -96,9 +96,10 @@ def node_bounds(
     total = NodeBounds(0.0, 0.0, *sums)
     batch = max(BATCH_NUMBERS // oracle.size, LEAST_BATCH)
     for start in range(0, oracle.count, batch):
-        nodes = np.arange(start, min(start + batch, oracle.count))
-        dual, plans = transport_bounds(oracle, nodes, x[nodes], log_p[nodes], p, costs)
-        own = weights[nodes]
+        part = slice(start, min(start + batch, oracle.count))
+        nodes = np.arange(part.start, part.stop)
+        dual, plans = transport_bounds(oracle, nodes, x[part], log_p[part], p, costs)
+        own = weights[part]
         lower, upper = -oracle.reg * float((own * dual).sum()), oracle.reg * float((own * plans).sum())
         total = replace(total, lower=total.lower + lower, upper=total.upper + upper)
     return total

@@ -148,19 +148,20 @@ class Unavailable(Measure):
 def discretise(measures: list[Measure], how: Callable[[int], Discretisation]) -> list[Atoms]:
     """The atoms of every measure, ``how(k)`` those of measure k. Equal tables of points become one."""
     atoms = []
-    tables: dict[tuple[tuple[int, ...], bytes], Floats] = {}
-    # the tables as the measures have them, by identity: those of one grid are one object already
-    seen: dict[int, tuple[Floats, Floats]] = {}
     for k, measure in enumerate(measures):
         try:
-            found = measure.atoms(how(k))
+            atoms.append(measure.atoms(how(k)))
         except (MeasureError, DimensionError) as error:
             raise type(error)(f"Measure {k}: {error}") from error
-        if id(found.table) not in seen:
-            key = (found.table.shape, hashlib.blake2b(np.ascontiguousarray(found.table).data).digest())
-            seen[id(found.table)] = found.table, tables.setdefault(key, found.table)
-        atoms.append(replace(found, table=seen[id(found.table)][1]))
-    return atoms
+    # by identity: those of one grid, or on the support, are one object already
+    tables = {id(one.table): one.table for one in atoms}
+    if len(tables) < 2:
+        return atoms
+    first: dict[tuple[tuple[int, ...], bytes], Floats] = {}
+    for identity, table in tables.items():
+        key = (table.shape, hashlib.blake2b(np.ascontiguousarray(table).data).digest())
+        tables[identity] = first.setdefault(key, table)
+    return [replace(one, table=tables[id(one.table)]) for one in atoms]
 
 
 def as_points(values: ArrayLike, what: str) -> Floats:

@@ -71,6 +71,11 @@ def is_needed(one: Field[Any]) -> bool:
 
 def documentation(model: type[Model]) -> dict[str, str]:
     """The documentation of every option by name: the entries of the docstrings, as running text."""
+    return _documentation(cast(Any, model))
+
+
+@functools.cache
+def _documentation(model: Any) -> dict[str, str]:
     names = {one.name for one in fields(model)}
     found: dict[str, list[str]] = {}
     current: list[str] = []

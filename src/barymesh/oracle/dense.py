@@ -9,7 +9,7 @@ from barymesh.cost import Cost
 from barymesh.measures.base import Atoms
 from barymesh.oracle.atoms import AtomOracle
 from barymesh.oracle.base import Floats, Indices, Oracle
-from barymesh.oracle.gibbs import line_exponents, line_kernel, matrix_kernel, on_one_line
+from barymesh.oracle.gibbs import line_exponents, line_kernel, matrix_kernel, on_one_line, padded, squared_kernel
 from barymesh.support.points import Support
 
 TINY: dict[type, float] = {np.float64: 1e-290, np.float32: 1e-30}
@@ -34,17 +34,17 @@ class DenseOracle(Oracle):
             exponents: Floats = line_exponents(support.grid, grid, form, reg).astype(dtype)
             self.to_atoms = line_kernel(exponents, self.size, self.atoms)
             self.to_support = line_kernel(exponents[::-1], self.atoms, self.size)
-        else:
-            rows = self.exact.cost_rows.T if self.exact.cost_rows.size else self._costs(support, atoms[0].table, cost)
-            matrix: Floats = np.exp(-rows).astype(dtype, copy=False)
-            self.to_atoms = matrix_kernel(matrix)
-            same = atoms[0].table is support.points or np.array_equal(atoms[0].table, support.points)
+        elif cost.squared:
+            points, table = (np.ascontiguousarray(each) / np.sqrt(reg) for each in (support.points, atoms[0].table))
+            self.to_atoms = squared_kernel(points, table, dtype)
             # squared distances of points to themselves are equal to the last bit in both directions
-            symmetric = (cost.squared and same) or (self.size == self.atoms and np.array_equal(matrix, matrix.T))
+            same = np.array_equal(points, table)
+            self.to_support = self.to_atoms if same else squared_kernel(table, points, dtype)
+        else:
+            matrix: Floats = np.exp(-self.exact.cost_rows.T).astype(dtype, copy=False)
+            self.to_atoms = matrix_kernel(matrix)
+            symmetric = self.size == self.atoms and np.array_equal(matrix, matrix.T)
             self.to_support = self.to_atoms if symmetric else matrix_kernel(matrix.T)
-
-    def _costs(self, support: Support, table: Floats, cost: Cost) -> Floats:
-        return cost.matrix(support.points, table) / self.reg
 
     def evaluate(
         self, x: Floats, nodes: Indices | None = None, weights: Floats | None = None, out: Floats | None = None
@@ -55,12 +55,16 @@ class DenseOracle(Oracle):
             masses = self.masses if nodes is None else self.masses[chosen]
         else:
             masses = self._masses(chosen, weights)
-        value, largest, ok = np.empty(chosen.size), np.empty(chosen.size), np.empty(chosen.size, dtype=bool)
-        top, q = self._sums(x)
-        kernels.divide(masses, q, self.tiny, value, largest, ok)
-        sums = self.to_support.times(q[:, : self.atoms])
+        count = chosen.size
+        value, top, ok = np.empty(count), np.empty(count), np.empty(count, dtype=bool)
+        widths = (self.size, padded(self.atoms), padded(self.size))
+        e, z, sums = (np.empty((count, width), self.masses.dtype) for width in widths)
         log_p = np.empty(x.shape) if out is None else out
-        kernels.log_gradients(x, top, sums, largest, self.tiny, ok, log_p)
+        there, back = self.to_atoms, self.to_support
+        kernels.dense_nodes(
+            x, masses, there.numbers, there.layout, back.numbers, back.layout, self.tiny, e, z, sums, top, value, log_p,
+            ok,
+        )  # fmt: skip
         value += top if weights is None else top * masses.sum(axis=1)
         failed = np.flatnonzero(~ok)
         if failed.size:

@@ -13,7 +13,7 @@ import numpy as np
 
 from barymesh.core import kernels
 from barymesh.cost import Cost
-from barymesh.oracle.base import Floats
+from barymesh.oracle.base import Floats, Indices
 from barymesh.resources import memory
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
@@ -33,13 +33,14 @@ class Kernel:
     between, step)``."""
 
     numbers: Floats
-    layout: tuple[int, int, int]
+    layout: Indices
     columns: int
 
     def times(self, rows: Floats) -> Floats:
         """``rows (m, n) @ K``, with columns of no meaning at its end that fill up the last strip."""
         out: Floats = np.zeros((rows.shape[0], padded(self.columns)), self.numbers.dtype)
-        kernels.times(np.ascontiguousarray(rows), self.numbers, *self.layout, out)
+        origin, between, step = self.layout.tolist()
+        kernels.times(np.ascontiguousarray(rows), self.numbers, origin, between, step, out)
         return out
 
 
@@ -51,14 +52,22 @@ def matrix_kernel(matrix: Floats) -> Kernel:
     for strip in range(strips):
         part = matrix[:, strip * kernels.STRIP : (strip + 1) * kernels.STRIP]
         numbers[strip, :, : part.shape[1]] = part
-    return Kernel(numbers.ravel(), (0, rows * kernels.STRIP, kernels.STRIP), columns)
+    return Kernel(numbers.ravel(), np.array([0, rows * kernels.STRIP, kernels.STRIP]), columns)
+
+
+def squared_kernel(points: Floats, table: Floats, dtype: type) -> Kernel:
+    """``exp(-|points[k] - table[l]|^2)`` for ``points (n, d)`` and ``table (N, d)``, strip by strip."""
+    strips = padded(len(table)) // kernels.STRIP
+    numbers: Floats = np.empty((strips, len(points), kernels.STRIP), dtype)
+    kernels.squared_gibbs(points, table, numbers)
+    return Kernel(numbers.ravel(), np.array([0, len(points) * kernels.STRIP, kernels.STRIP]), len(table))
 
 
 def line_kernel(exponents: Floats, rows: int, columns: int) -> Kernel:
     """The Toeplitz matrix ``K[k, l] = exp(-exponents[rows - 1 + l - k])``, which is never written out."""
     numbers = np.zeros(rows - 1 + padded(columns), exponents.dtype)
     np.exp(-exponents, out=numbers[: exponents.size])
-    return Kernel(numbers, (rows - 1, kernels.STRIP, -1), columns)
+    return Kernel(numbers, np.array([rows - 1, kernels.STRIP, -1]), columns)
 
 
 def on_one_line(support: Grid | None, grid: Grid | None) -> bool:

@@ -83,15 +83,8 @@ class GridOracle(Oracle):
         weight = self.weights if weights is None else weights
         x = np.ascontiguousarray(x, dtype=float)
         log_p = np.empty_like(x) if out is None else out
-        value, ok = np.empty(x.shape[0]), np.empty(x.shape[0], dtype=bool)
-        there, back = self.to_atoms, self.to_support
-        kernels.fast_nodes(
-            x, chosen, self.offsets, self.position, self.padded_position, weight,
-            there.first, there.others, back.first, back.others, self.boxes, self.whole, self.scratch, value, log_p, ok,
-        )  # fmt: skip
-        failed = np.flatnonzero(~ok)
-        if failed.size:
-            self._safely(x, failed, chosen, weight, value, log_p, np.empty(0), failed)
+        value = np.empty(x.shape[0])
+        self._evaluate(x, chosen, weight, value, log_p, np.empty(0), chosen)
         return value, log_p
 
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
@@ -100,9 +93,29 @@ class GridOracle(Oracle):
         ends = np.cumsum(self.offsets[chosen + 1] - self.offsets[chosen])
         sums = np.empty(int(ends[-1]))
         first = np.concatenate([[0], ends[:-1]])
-        nothing = np.empty((0, 0))
-        self._safely(x, np.arange(chosen.size), chosen, self.weights, np.empty(chosen.size), nothing, sums, first)
+        self._evaluate(x, chosen, self.weights, np.empty(chosen.size), np.empty((0, 0)), sums, first)
         return sums
+
+    def _evaluate(
+        self,
+        x: Floats,
+        nodes: Indices,
+        weights: Floats,
+        value: Floats,
+        log_p: Floats,
+        sums: Floats,
+        first: Indices,
+    ) -> None:
+        """Fill ``value`` and ``log_p``, or ``sums`` if it is not empty."""
+        ok = np.empty(x.shape[0], dtype=bool)
+        there, back = self.to_atoms, self.to_support
+        kernels.fast_nodes(
+            x, nodes, self.offsets, self.position, self.padded_position, weights, there.first, there.others,
+            back.first, back.others, self.boxes, self.whole, self.scratch, value, log_p, ok, sums, first,
+        )  # fmt: skip
+        failed = np.flatnonzero(~ok)
+        if failed.size:
+            self._safely(x, failed, nodes, weights, value, log_p, sums, first)
 
     def _safely(
         self,

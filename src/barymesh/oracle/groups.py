@@ -115,6 +115,4 @@ def _worth_a_matrix(some: list[Atoms], support: Support, cost: Cost) -> bool:
     if cost.separable is not None and on_one_line(support.grid, some[0].grid):
         # there the matrix is never written out
         return True
-    free = memory.available_bytes()
-    fits = free is None or 8 * points * (2 * support.size + len(some)) < free // 2
-    return fits and len(some) > 1
+    return len(some) > 1 and memory.fits(2 * 8 * points * (2 * support.size + len(some)))

@@ -83,6 +83,12 @@ def _points(grid: Grid) -> Floats:
     return points
 
 
+def ends(points: Floats) -> tuple[Floats, Floats]:
+    """The lowest and the highest coordinate of the points ``(n, d)`` along each axis, ``(d,)`` each."""
+    # axis by axis: a reduction over the first of two axes is slow where the other is short
+    return np.array([axis.min() for axis in points.T]), np.array([axis.max() for axis in points.T])
+
+
 def recognise(points: Floats) -> Grid | None:
     """The regular grid whose points these are, in C order, or None.
 
@@ -91,7 +97,7 @@ def recognise(points: Floats) -> Grid | None:
     n, dimension = points.shape
     if n < 2:
         return None
-    lower, upper = points.min(axis=0), points.max(axis=0)
+    lower, upper = ends(points)
     flat = (upper - lower) <= REGULAR * (upper - lower).max() / max(n, 2)
     upper = np.where(flat, lower, upper)
     # in exact C order the sides follow from where coordinates begin anew, and nothing need be sorted

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from barymesh.checks import as_floats, whole_number
 from barymesh.errors import SupportError
 from barymesh.resources import memory
-from barymesh.support.grid import Grid, recognise
+from barymesh.support.grid import Grid, ends, recognise
 
 Floats = NDArray[np.float64]
 
@@ -200,7 +200,7 @@ class Support:
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
         """The lowest and the highest coordinate along each axis, ``(d,)`` each."""
-        return self.points.min(axis=0), self.points.max(axis=0)
+        return ends(self.points)
 
     @cached_property
     def spacing(self) -> float:

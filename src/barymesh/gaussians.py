@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from barymesh.errors import DimensionError, MeasureError, NetworkError, NumericalError
+from barymesh.errors import DimensionError, MeasureError, NetworkError, NumericalError, OptionError
 from barymesh.measures import Empirical, Gaussian, Mixture
 from barymesh.methods.bures import Bures
 from barymesh.problem import Problem
@@ -19,7 +19,7 @@ MOST_STEPS = 1000
 
 def gaussian_barycenter(
     measures: Sequence[Gaussian | Mixture], weights: ArrayLike | None = None, *, network: Any = None,
-    tol: float = 1e-10, duration: float = 10_000.0, seed: int = 0,
+    tol: float = 1e-10, duration: float = 10_000.0, seed: int = 0, masks: bool = False, reach: float | None = None,
 ) -> Gaussian:  # fmt: skip
     """The barycenter of Gaussians without any regularisation or support: a Gaussian too.
 
@@ -42,6 +42,10 @@ def gaussian_barycenter(
         Virtual seconds that the network may take.
     seed : int, default=0
         Of the network and its delays.
+    masks : bool, default=False
+        Whether the nodes mask what they report, so that nobody can read anything but the sum over all of them.
+    reach : float, optional
+        For masks: no mean has a larger coordinate, and no deviation is larger.
 
     Returns
     -------
@@ -64,9 +68,14 @@ def gaussian_barycenter(
                 f"Measure {k} lives in {one.dimension} dimensions, measure 0 in {gaussians[0].dimension}. They must "
                 "agree."
             )
-    shares, method = checked_weights(weights, list(measures)), Bures(gaussians)
+    if masks and (network is None or reach is None):
+        raise OptionError(
+            "masks hide what the nodes of a network report, in fixed point: give a network, and reach, which no mean "
+            "and no deviation exceeds."
+        )
+    shares, method = checked_weights(weights, list(measures)), Bures(gaussians, reach)
     if network is not None:
-        return _decentralised(method, shares, network, tol, duration, seed)
+        return _decentralised(method, shares, network, tol, duration, seed, masks)
     state, rows = method.start(len(gaussians)), np.arange(len(gaussians))
     known = np.ones(rows.size, dtype=bool)
     answer = method.order(state, 0, shares @ state.part, None, 1.0, 0.0, lambda left: left <= tol)
@@ -82,7 +91,9 @@ def gaussian_barycenter(
     )
 
 
-def _decentralised(method: Bures, weights: Any, network: Any, tol: float, duration: float, seed: int) -> Gaussian:
+def _decentralised(
+    method: Bures, weights: Any, network: Any, tol: float, duration: float, seed: int, masks: bool
+) -> Gaussian:
     """The same by nodes that know their own Gaussian only."""
     from barymesh.decentralized.algorithm import Nodes
     from barymesh.decentralized.tree import SpanningTree
@@ -95,7 +106,13 @@ def _decentralised(method: Bures, weights: Any, network: Any, tol: float, durati
     from barymesh.status import Status
 
     graph = as_network(network, len(method.gaussians), seed)
-    algorithm = SpanningTree(method, Nodes.all_of(graph, weights), tol)
+    hidden = None
+    if masks:
+        # the package that it needs is optional
+        from barymesh.decentralized.masks.streams import Masks
+
+        hidden = Masks.of_one_owner(graph.size, seed, method.name)
+    algorithm = SpanningTree(method, Nodes.all_of(graph, weights), tol, hidden)
     # a simulation records the estimates of a problem; here there is nothing to record
     nothing = Problem.create([Empirical([[0.0]])] * graph.size, np.zeros((1, 1)), reg=1.0, weights=weights)
     simulation = AsynchronousSimulation(

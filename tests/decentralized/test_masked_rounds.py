@@ -104,8 +104,8 @@ def test_a_node_contributes_once_to_a_round():
     """Through crashes without memory, losses and new data: whatever a round is, its masks are used once."""
     seen, rounds, original = {}, set(), MaskedSums.report
 
-    def noted(self, node, moment, *contribution):
-        words = original(self, node, moment, *contribution)
+    def noted(self, masks, node, moment, *contribution):
+        words = original(self, masks, node, moment, *contribution)
         key = (node, moment.digest)
         assert key not in seen
         seen[key] = words
@@ -164,9 +164,9 @@ def test_too_few_members_contribute_nothing():
     """Three of five leave: nobody reports for the two that are left."""
     seen, original = [], MaskedSums.report
 
-    def noted(self, node, moment, *contribution):
+    def noted(self, masks, node, moment, *contribution):
         seen.append(np.count_nonzero(moment.roll))
-        return original(self, node, moment, *contribution)
+        return original(self, masks, node, moment, *contribution)
 
     with mock.patch.object(MaskedSums, "report", noted):
         result = run(network="complete", events=[Leave(node, at=1.5 + node) for node in (2, 3, 4)], duration=60.0)

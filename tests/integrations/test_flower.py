@@ -1,5 +1,5 @@
 """The example project, by ``flwr run``: in Flower's simulation, and with a SuperLink and SuperNodes as processes on the
-loopback. Flower needs an environment of its own: ``make flower`` runs these tests."""
+loopback. Flower needs an environment of its own: ``make frameworks`` runs these tests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from tests.integrations.folders import folders
 
 pytest.importorskip("flwr")
 
@@ -112,11 +113,11 @@ def test_the_project_runs_with_real_nodes_and_says_nothing_of_their_data(tmp_pat
     output = tmp_path / "found.npz"
     with ExitStack() as stack:
         port = stack.enter_context(superlink(tmp_path))
-        for file in files:
+        for file, identity in zip(files, folders(tmp_path), strict=True):
             stack.enter_context(
                 process(
                     tmp_path, NODE, "--insecure", "--superlink", f"127.0.0.1:{port}", "--port",
-                    str(free_port()), "--node-config", f'data="{file}"',
+                    str(free_port()), "--node-config", f'data="{file}" identity="{identity}"',
                 )
             )  # fmt: skip
         printed = flwr_run(tmp_path, project, {"output": str(output)})

@@ -111,7 +111,7 @@ def test_a_node_says_why_it_does_not_contribute(tmp_path):
         ("abcd", {"min_members": 5}, "masks need 5 nodes"),
         ("abc", {"method": "sinkhorn"}, "sinkhorn has no masks"),
         ("abc", {"min_members": 2}, "min_members"),
-        ("abc", {"support": "free:n=5,dimension=1"}, "need points that stay"),
+        ("abc", {"support": "free:n=5,dimension=1"}, "has no reach"),
     ],
 )
 def test_what_cannot_be_masked_is_refused(tmp_path, names, options, reason):

@@ -72,9 +72,9 @@ class Attack:
             parts = [len(POINTS), len(POINTS), 4, len(POINTS), len(POINTS) ** 2]
             for other in self.colluders:
                 # the masks of the victim and the colluder, which the liar can compute
-                stream = _stream(self.masks._round_key(other, VICTIM, moment.digest), (1, 1, *parts))
+                stream = _stream(self.masks._round_key(other, VICTIM, moment.digest), (1, 1, 1, *parts))
                 words[masked.roll.stop :] -= stream if other > VICTIM else -stream
-            sums = masked._parts.numbers(words[masked.roll.stop + 2 :])
+            sums = masked._parts.numbers(words[masked.roll.stop + 3 :])
         n = len(POINTS)
         # all weigh the same
         self.seen[row[tree.STAMP]] = (sums[n : 2 * n].copy(), sums[:n].copy())

@@ -1,10 +1,11 @@
-"""Each site reads its own file, and the server learns sums of what follows from it."""
+"""Each site reads its own file and its own key, and the server learns sums over all sites."""
 
 import numpy as np
 from flwr.app import Context
 
 import barymesh as bm
 from barymesh.integrations.flower import client_app, server_app
+from barymesh.integrations.identity import Identity
 
 
 def load(context: Context) -> bm.Measure:
@@ -16,5 +17,12 @@ def load(context: Context) -> bm.Measure:
     return bm.Empirical(rng.normal(number - 1.0, 0.5, size=(50 * (number + 1), 1)))
 
 
-client = client_app(load)
+def identity(context: Context) -> Identity | str:
+    """The folder with its keys that the SuperNode was started with, or, in the simulation, keys that are no secret."""
+    if "identity" in context.node_config:
+        return str(context.node_config["identity"])
+    return Identity.of_one_owner(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
+
+
+client = client_app(load, identity)
 server = server_app()

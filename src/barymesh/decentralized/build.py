@@ -58,18 +58,20 @@ def build_algorithm(
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
-    if masks is not None and (method != "rounds" or problem.free is not None):
-        raise OptionError(
-            "Sums are masked in rounds and on a support that is given: give method='rounds' and points, or leave masks "
-            "out."
-        )
+    if masks is not None and method != "rounds":
+        raise OptionError(f"Sums are masked in rounds, and the method is {method!r}: give method='rounds'.")
     if problem.free is not None:
         if method not in ("sinkhorn", "rounds") or batch not in (None, "exact"):
             raise OptionError(
                 f"A free support has one method, in rounds, with all of the measures: leave method={method!r} and "
                 f"batch={batch!r} out."
             )
-        return SpanningTree(FreeSupportMethod(problem), nodes, tol)
+        if masks is not None and problem.free.reach is None:
+            raise OptionError(
+                "Sums are masked in fixed point, and all nodes must know how large their numbers can be: give the free "
+                "support a reach, the largest coordinate of any measure, such as reach=10."
+            )
+        return SpanningTree(FreeSupportMethod(problem), nodes, tol, masks)
     if problem.debias and method not in DEBIASED_METHODS:
         raise OptionError(f"{method} finds the entropic barycenter only; leave out debias.")
     kind = DebiasedRounds if problem.debias else Rounds

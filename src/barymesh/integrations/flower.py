@@ -1,8 +1,7 @@
 """Barycenters with Flower: a ServerApp that coordinates, and a ClientApp for each site.
 
 The run configuration of the app is that of ``StarOptions``; it may also have ``timeout``, the seconds that a round may
-take, and ``output``, the file that the server writes. The server sees the reports of single sites: use it where it is
-trusted with them.
+take, and ``output``, the file that the server writes. The sites mask what they send, so that the server sees sums only.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ import numpy as np
 from barymesh import readers as read
 from barymesh.errors import NetworkError
 from barymesh.extras import needs
-from barymesh.integrations.star import Coordinator, Site, SiteReport, StarOptions
+from barymesh.integrations.masked_star import new_coordinator, new_site
+from barymesh.integrations.star import Coordinator, Report, StarOptions
 from barymesh.result import Result
 
 with needs("flower"):
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
 _log = logging.getLogger("flwr")
 
-# what messages and memories are called
-ACTION, MEMORY = "barycenter", "barymesh"
+# what messages and memories are called, and the key of the node configuration with the folder of a site's identity
+ACTION, MEMORY, IDENTITY = "barycenter", "barymesh", "identity"
 MESSAGE_TYPE = f"query.{ACTION}"
 # seconds that a round may take by default, and between two looks for sites
 TIMEOUT, PAUSE = 600.0, 0.5
@@ -36,7 +36,7 @@ TIMEOUT, PAUSE = 600.0, 0.5
 ATTEMPTS = 3
 
 
-def client_app(load: Callable[[Context], Any]) -> ClientApp:
+def client_app(load: Callable[[Context], Any], identity: Callable[[Context], Any] | None = None) -> ClientApp:
     """The app of a site.
 
     Parameters
@@ -44,6 +44,9 @@ def client_app(load: Callable[[Context], Any]) -> ClientApp:
     load : callable
         ``load(context)`` reads the measure of the site: samples, or a measure of barymesh. ``context.node_config`` has
         what the site was started with, such as the path of its data. It is called in every round.
+    identity : callable, optional
+        ``identity(context)`` is the folder with the key of the site and those of the others, or an ``Identity``. By
+        default the folder that the site was started with, ``identity`` in ``context.node_config``.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def client_app(load: Callable[[Context], Any]) -> ClientApp:
     @app.query(ACTION)  # type: ignore[untyped-decorator, unused-ignore]
     def answer(message: Message, context: Context) -> Message:
         try:
-            return _answer(load, message, context)
+            return _answer(load, identity or _folder, message, context)
         except Exception:
             # Flower sends the text of an error to the server, and ours may have data in it
             _log.exception("The site could not take part in the barycenter")
@@ -64,19 +67,21 @@ def client_app(load: Callable[[Context], Any]) -> ClientApp:
     return app
 
 
-def _answer(load: Callable[[Context], Any], message: Message, context: Context) -> Message:
+def _folder(context: Context) -> Any:
+    return context.node_config.get(IDENTITY)
+
+
+def _answer(
+    load: Callable[[Context], Any], identity: Callable[[Context], Any], message: Message, context: Context
+) -> Message:
     options = StarOptions.from_config(context.run_config)
-    site = Site(options, load(context), seed=context.node_id)
+    site = new_site(options, load(context), identity(context), seed=context.node_id)
     if MEMORY in context.state:
         site.restore({name: array.numpy() for name, array in context.state[MEMORY].items()})
     target = message.content["target"].get("target")
     report = site.report(int(message.content["round"]["number"]), None if target is None else target.numpy())
     context.state[MEMORY] = _arrays(site.saved())
-    content = {
-        "report": MetricRecord({"weight": report.weight, "error": report.error}),
-        "sums": _arrays({"sums": report.sums}),
-    }
-    return Message(RecordDict(content), reply_to=message)
+    return Message(RecordDict({"report": _arrays(report)}), reply_to=message)
 
 
 def server_app(on_result: Callable[[Result, Context], None] | None = None) -> ServerApp:
@@ -114,7 +119,7 @@ def server_app(on_result: Callable[[Result, Context], None] | None = None) -> Se
 
 def run_rounds(grid: Grid, options: StarOptions, timeout: float = TIMEOUT) -> Result:
     """All rounds with the sites of the grid; a site has ``timeout`` seconds to appear, and to answer."""
-    coordinator, nodes = Coordinator(options), _sites(grid, options.sites, timeout)
+    coordinator, nodes = new_coordinator(options), _sites(grid, options.sites, timeout)
     while coordinator.result is None:
         reports = _reports(grid, nodes, coordinator, timeout)
         try:
@@ -137,12 +142,12 @@ def _sites(grid: Grid, wanted: int, timeout: float) -> list[int]:
     return nodes
 
 
-def _reports(grid: Grid, nodes: list[int], coordinator: Coordinator, timeout: float) -> list[SiteReport]:
+def _reports(grid: Grid, nodes: list[int], coordinator: Coordinator, timeout: float) -> list[Report]:
     """The reports of all nodes on the present round. Those that do not answer are asked again: a site acts on a round
     once, however often it is asked."""
     target = {} if coordinator.target is None else {"target": coordinator.target}
     content = RecordDict({"round": ConfigRecord({"number": coordinator.round}), "target": _arrays(target)})
-    found: dict[int, SiteReport] = {}
+    found: dict[int, Report] = {}
     for _ in range(ATTEMPTS):
         waiting = [node for node in nodes if node not in found]
         asked = [Message(content, node, MESSAGE_TYPE, group_id=str(coordinator.round)) for node in waiting]
@@ -160,15 +165,14 @@ def _reports(grid: Grid, nodes: list[int], coordinator: Coordinator, timeout: fl
     return [found[node] for node in nodes]
 
 
-def _read(reply: Message) -> SiteReport:
+def _read(reply: Message) -> Report:
     try:
-        figures, sums = reply.content["report"], reply.content["sums"]["sums"].numpy()
-        return SiteReport(float(figures["weight"]), float(figures["error"]), np.asarray(sums, dtype=float))
-    except (KeyError, TypeError, ValueError) as error:
+        return {name: array.numpy() for name, array in reply.content["report"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NetworkError(
             f"The reply of node {reply.metadata.src_node_id} is no report ({error}). All nodes must run the same app."
         ) from error
 
 
-def _arrays(named: dict[str, Any]) -> ArrayRecord:
+def _arrays(named: Report) -> ArrayRecord:
     return ArrayRecord({name: Array(np.asarray(array)) for name, array in named.items()})

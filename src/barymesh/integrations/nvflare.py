@@ -1,6 +1,6 @@
 """Barycenters with NVIDIA FLARE: a Controller that coordinates, an Executor for each site, and a job with both.
 
-The server sees the reports of single sites: use it where it is trusted with them.
+The sites mask what they send, so that the server sees sums only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from barymesh.errors import NetworkError, OptionError
 from barymesh.extras import needs
-from barymesh.integrations.star import EQUAL, Coordinator, Site, SiteReport, StarOptions
+from barymesh.integrations.masked_star import new_coordinator, new_site
+from barymesh.integrations.star import EQUAL, Report, Site, StarOptions
 from barymesh.io.atomic import replacing
 
 with needs("nvflare"):
@@ -40,18 +41,18 @@ class BarycenterController(ModelController):  # type: ignore[misc, unused-ignore
 
     def __init__(
         self, support: str, reg: float, sites: int, tol: float = 1e-6, max_rounds: int = 500, weights: str = EQUAL,
-        timeout: int = TIMEOUT,
+        masks: bool = True, timeout: int = TIMEOUT,
     ) -> None:  # fmt: skip
         super().__init__(persistor_id="")
         # the framework writes a job from the attributes that have the names of the arguments
         self.support, self.reg, self.sites, self.tol = support, reg, sites, tol
-        self.max_rounds, self.weights, self.timeout = max_rounds, weights, timeout
+        self.max_rounds, self.weights, self.masks, self.timeout = max_rounds, weights, masks, timeout
         self._options = StarOptions(
-            support=support, reg=reg, sites=sites, tol=tol, max_rounds=max_rounds, weights=weights
+            support=support, reg=reg, sites=sites, tol=tol, max_rounds=max_rounds, weights=weights, masks=masks
         )
 
     def run(self) -> None:
-        coordinator, names = Coordinator(self._options), sorted(self.sample_clients())
+        coordinator, names = new_coordinator(self._options), sorted(self.sample_clients())
         if len(names) != self.sites:
             raise NetworkError(f"The job has the sites {', '.join(names)}, and sites is {self.sites}.")
         while coordinator.result is None:
@@ -76,18 +77,19 @@ class BarycenterController(ModelController):  # type: ignore[misc, unused-ignore
 
 class BarycenterExecutor(Executor):  # type: ignore[misc, unused-ignore]
     """Answers the controller at a site. ``load``: a function as ``module:name``, called with the name of the site;
-    it reads the measure of the site: samples, or a measure of barymesh. The other arguments are those of
-    ``StarOptions``, and the same everywhere."""
+    it reads the measure of the site: samples, or a measure of barymesh. ``identity``: a function likewise, which gives
+    the folder with the key of the site and those of the others; empty without masks. The other arguments are those
+    of ``StarOptions``, and the same everywhere."""
 
     def __init__(
         self, load: str, support: str, reg: float, sites: int, tol: float = 1e-6, max_rounds: int = 500,
-        weights: str = EQUAL,
+        weights: str = EQUAL, masks: bool = True, identity: str = "",
     ) -> None:  # fmt: skip
         super().__init__()
         self.load, self.support, self.reg, self.sites, self.tol = load, support, reg, sites, tol
-        self.max_rounds, self.weights = max_rounds, weights
+        self.max_rounds, self.weights, self.masks, self.identity = max_rounds, weights, masks, identity
         self._options = StarOptions(
-            support=support, reg=reg, sites=sites, tol=tol, max_rounds=max_rounds, weights=weights
+            support=support, reg=reg, sites=sites, tol=tol, max_rounds=max_rounds, weights=weights, masks=masks
         )
         self._site: Site | None = None
 
@@ -106,8 +108,7 @@ class BarycenterExecutor(Executor):  # type: ignore[misc, unused-ignore]
             # what is wrong with the data of a site is told to nobody else
             self.log_exception(fl_ctx, "The site could not take part in the barycenter")
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
-        content = {"weight": np.array(report.weight), "error": np.array(report.error), "sums": report.sums}
-        return FLModelUtils.to_shareable(FLModel(params=content, current_round=asked.current_round))
+        return FLModelUtils.to_shareable(FLModel(params=dict(report), current_round=asked.current_round))
 
     def _remembered(self, fl_ctx: FLContext, memory: Path, number: int) -> Site:
         """The site as it was after the last round. Its process may have been started again since: the simulator does so
@@ -115,14 +116,18 @@ class BarycenterExecutor(Executor):  # type: ignore[misc, unused-ignore]
         if self._site is not None and number > 0:
             return self._site
         name = fl_ctx.get_identity_name()
-        site = Site(self._options, _function(self.load)(name), seed=zlib.crc32(name.encode()))
+        identity = _function("identity", self.identity)(name) if self.identity else None
+        measure = _function("load", self.load)(name)
+        site = new_site(self._options, measure, identity, seed=zlib.crc32(name.encode()))
         if number > 0 and memory.exists():
             with np.load(memory) as stored:
                 site.restore(dict(stored))
         return site
 
 
-def barycenter_job(name: str, load: str, script: str | Path | None = None, **options: Any) -> FedJob:
+def barycenter_job(
+    name: str, load: str, script: str | Path | None = None, *, identity: str = "", **options: Any
+) -> FedJob:
     """A job for the simulator, or to be exported and submitted.
 
     Parameters
@@ -133,6 +138,9 @@ def barycenter_job(name: str, load: str, script: str | Path | None = None, **opt
         A function that reads the measure of a site, as ``module:name``; it is called with the name of the site.
     script : path, optional
         The file of that module, which is sent along; otherwise the module must be installed at the sites.
+    identity : str, optional
+        A function that gives the folder with the key of a site and those of the others, as ``module:name``, called with
+        the name of the site. Needed unless ``masks=False``.
     **options
         Those of ``StarOptions``, and ``timeout``, the seconds that a round may take.
 
@@ -147,23 +155,22 @@ def barycenter_job(name: str, load: str, script: str | Path | None = None, **opt
     # it is installed at the sites, and not sent to them
     job.set_app_packages(["barymesh"])
     job.to_server(BarycenterController(timeout=timeout, **vars(agreed)))
-    job.to_clients(BarycenterExecutor(load, **vars(agreed)), tasks=[TASK])
+    job.to_clients(BarycenterExecutor(load, identity=identity, **vars(agreed)), tasks=[TASK])
     if script is not None:
         job.to_clients(str(script))
     return job
 
 
-def _function(text: str) -> Any:
+def _function(what: str, text: str) -> Any:
     module, _, name = text.partition(":")
     found = getattr(importlib.import_module(module), name, None) if name else None
     if not callable(found):
-        raise OptionError(f"load is {text!r}; it must name a function as module:name.")
+        raise OptionError(f"{what} is {text!r}; it must name a function as module:name.")
     return found
 
 
-def _read(reply: FLModel) -> SiteReport:
+def _read(reply: FLModel) -> Report:
     try:
-        weight, error, sums = (np.asarray(reply.params[name], dtype=float) for name in ("weight", "error", "sums"))
-        return SiteReport(float(weight), float(error), sums)
-    except (KeyError, TypeError, ValueError) as problem:
+        return {name: np.asarray(array) for name, array in reply.params.items()}
+    except (AttributeError, TypeError, ValueError) as problem:
         raise NetworkError(f"The reply of {reply.meta['client_name']} is no report ({problem}).") from problem

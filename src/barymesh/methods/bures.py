@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.errors import MeasureError
 from barymesh.measures import Atoms, Gaussian
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.state import State
@@ -33,15 +34,30 @@ class BuresState(State):
 
 
 class Bures(RoundMethod[BuresState]):
-    """The barycenter of ``gaussians``, of which node i has the i-th."""
+    """The barycenter of ``gaussians``, of which node i has the i-th. ``reach``: no mean has a larger coordinate, and no
+    deviation is larger; None if that is not known."""
 
     name = "bures"
     final = True
     in_rounds = True
 
-    def __init__(self, gaussians: list[Gaussian]) -> None:
-        self.gaussians, self.d = gaussians, gaussians[0].dimension
+    def __init__(self, gaussians: list[Gaussian], reach: float | None = None) -> None:
+        self.gaussians, self.d, self.reach = gaussians, gaussians[0].dimension, reach
         self.up = self.down = self.d + self.d * self.d
+
+    def limits(self) -> Floats | None:
+        """``|(S^1/2 C_i S^1/2)^1/2| <= |S|^1/2 |C_i|^1/2`` in the spectral norm; and the trace of S is at most the
+        average of those of the C_i, at every step, so ``|S| <= d reach^2``."""
+        if self.reach is None:
+            return None
+        for k, one in enumerate(self.gaussians):
+            largest = max(float(np.abs(one.mean).max()), float(np.linalg.eigvalsh(one.cov).max()) ** 0.5)
+            if largest > self.reach:
+                raise MeasureError(
+                    f"Gaussian {k} has a mean or deviation of {largest:g}, beyond the reach {self.reach:g}. Give a "
+                    "larger reach, the same at all nodes."
+                )
+        return np.repeat([self.reach, self.d * self.reach**2], [self.d, self.d * self.d])
 
     def start(self, count: int) -> BuresState:
         parts = [np.concatenate([one.mean, one.cov.ravel()]) for one in self.gaussians[:count]]
@@ -53,7 +69,7 @@ class Bures(RoundMethod[BuresState]):
     def respond(
         self, state: BuresState, rows: Indices, targets: Floats, known: NDArray[np.bool_], fresh: NDArray[np.bool_]
     ) -> Contribution:
-        for row in rows[fresh & known]:
+        for row in rows[fresh & known & targets[rows].any(axis=1)]:
             root = power(self.covariance(targets[row]), 0.5)
             middle = power(root @ self.gaussians[state.measure[row]].cov @ root, 0.5)
             state.part[row, self.d :], state.found[row] = middle.ravel(), targets[row]
@@ -63,7 +79,7 @@ class Bures(RoundMethod[BuresState]):
         self, state: BuresState, row: int, average: Floats, target: Floats | None, weight: float, error: float,
         enough: Enough,
     ) -> Answer:  # fmt: skip
-        if target is None:
+        if target is None or not target.any():
             return Answer(average.copy(), UNKNOWN_ERROR, UNKNOWN_ERROR)
         middle, last = self.covariance(average), self.covariance(target)
         inverse = power(last, -0.5)

@@ -30,6 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.errors import SupportError
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.oracle.bounds import transport_bounds
@@ -47,6 +48,8 @@ FIRST_ACCURACY, ACCURACY, LAST_ACCURACY = 1e-2, 0.1, 1e-12
 RELAXATION, PATIENCE = 1.8, 1.0
 # what rounding may have done to a node's dual function, and to the bounds of a certificate, as a share of them
 ROUNDING, CERTIFIED = 1e-13, 1e-14
+# how many times the rounding of averages the bounds of a certificate can be off by
+FIXED_POINT = 4.0
 # keeps the small system of the acceleration regular
 RIDGE = 1e-10
 # log 0, near enough
@@ -125,8 +128,25 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     @cached_property
     def moments(self) -> Floats:
-        """``(m, 2 d)``: of the measures."""
+        """``(m, 2 d)``: of the measures, none of which may be beyond the reach of the support."""
+        reach = np.inf if self.free.reach is None else self.free.reach
+        for measure, atoms in zip(self.problem.measures, self.problem.atoms, strict=True):
+            largest = float(np.abs(atoms.points).max(initial=0.0))
+            if largest > reach:
+                raise SupportError(
+                    f"A {type(measure).__name__} has a coordinate of {largest:g}, beyond the reach {reach:g} of the "
+                    "free support. Give a larger reach, the same at all nodes."
+                )
         return np.array([_moments(atoms) for atoms in self.problem.atoms])
+
+    def limits(self) -> Floats | None:
+        """What the reach of the support allows: coordinates, potentials, and mean squares."""
+        reach, n, d = self.free.reach, self.n, self.d
+        if reach is None:
+            return None
+        potential = REACH * (1.0 + 4.0 * d * reach**2 / self.reg)
+        parts = ((n * d, reach), (2 * n + 2, potential), (d, reach), (d, reach**2))
+        return np.concatenate([np.full(count, limit) for count, limit in parts])
 
     def start(self, count: int) -> FreeSupportState:
         n, wide = self.n, self.n * self.d
@@ -145,6 +165,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         self, state: FreeSupportState, rows: Indices, targets: Floats, known: NDArray[np.bool_],
         fresh: NDArray[np.bool_],
     ) -> Contribution:  # fmt: skip
+        known = known & targets[rows].any(axis=1)
         # nodes whose measure has changed answer their last target anew
         again = rows[known & (fresh | ~state.valid[rows])]
         for same in _alike(targets, again):
@@ -212,7 +233,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         n, wide = self.n, self.n * self.d
         places, mean, drift, (value, upper), moments = np.split(average, np.cumsum([wide, n, n, 2]))
         centre, spread = moments[: self.d], np.sqrt(np.maximum(moments[self.d :] - moments[: self.d] ** 2, 0.0))
-        if target is None:
+        if target is None or not target.any():
             state.best[row], state.tried[row] = np.inf, 0
             return self._answer(self._begin(centre, spread, 0))
         last = self._read(target)
@@ -221,7 +242,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         objective = float(a @ drift - value)
         if last.order[FreeOrder.CERTIFY] > 0:
             gap = upper - (float(drift.min()) - value)
-            gap = self.reg * (max(float(gap), 0.0) + CERTIFIED * (1.0 + abs(upper) + abs(value)))
+            rounding = CERTIFIED * (1.0 + abs(upper) + abs(value)) + FIXED_POINT * self.rounding
+            gap = self.reg * (max(float(gap), 0.0) + rounding)
             order = last.order.copy()
             order[FreeOrder.CERTIFY], order[FreeOrder.RESET], order[FreeOrder.GAP] = 0.0, 0.0, gap
             return replace(self._answer(replace(last, order=order)), finished=True)

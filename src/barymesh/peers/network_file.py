@@ -219,8 +219,12 @@ class NetworkFile(BaseModel):
             return self
         if self.method != MASKED_METHOD:
             raise OptionError(f"{self.method} has no masks: its nodes show what they send. Choose {MASKED_METHOD}")
-        if isinstance(parse_support(self.support, check_only=True), FreeSupport):
-            raise SupportError(f"the support {self.support!r} has no masks, which need points that stay. Give a grid")
+        support = parse_support(self.support, check_only=True)
+        if isinstance(support, FreeSupport) and support.reach is None:
+            raise SupportError(
+                f"with masks all nodes must know how large their numbers can be, and the support {self.support!r} has "
+                "no reach: add the largest coordinate of any measure, such as reach=10"
+            )
         if len(self.nodes) < self.min_members:
             raise NetworkError(
                 f"a sum over {len(self.nodes)} nodes hides too little: masks need {self.min_members} nodes or more. "

@@ -49,6 +49,9 @@ class FreeSupport:
         The number of coordinates, where the measures do not show it.
     seed : int, default=0
         Of the draws that the points start from.
+    reach : float, optional
+        The largest size that a coordinate of any measure may have. Sums that are masked need it: all nodes must know
+        how large their numbers can be.
 
     Examples
     --------
@@ -63,7 +66,7 @@ class FreeSupport:
 
     def __init__(
         self, n: int | None = None, *, weights: str = "uniform", points: ArrayLike | None = None, starts: int = 1,
-        dimension: int | None = None, seed: int = 0,
+        dimension: int | None = None, seed: int = 0, reach: float | None = None,
     ) -> None:  # fmt: skip
         if weights not in WEIGHTS:
             raise SupportError(f"The weights of a free support are {weights!r}; choose 'uniform' or 'learned'.")
@@ -81,6 +84,9 @@ class FreeSupport:
         if shown is not None and wanted is not None and shown != wanted:
             raise SupportError(f"The points of a free support have {shown} coordinates, but dimension={wanted}.")
         self.dimension = wanted or shown
+        if reach is not None and not (np.isfinite(reach) and reach > 0):
+            raise SupportError(f"The reach of a free support is {reach!r}; it must be a positive number.")
+        self.reach = None if reach is None else float(reach)
 
     @property
     def learned(self) -> bool:
@@ -90,7 +96,8 @@ class FreeSupport:
     def __repr__(self) -> str:
         more = f", starts={self.starts}" if self.starts > 1 else ""
         given = ", points given" if self.points is not None else ""
-        return f"FreeSupport(n={self.n}, weights={self.weights!r}{more}{given})"
+        within = f", reach={self.reach:g}" if self.reach is not None else ""
+        return f"FreeSupport(n={self.n}, weights={self.weights!r}{more}{given}{within})"
 
 
 def normal_draws(free: FreeSupport, dimension: int, start: int = 0) -> Floats:

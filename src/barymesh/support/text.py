@@ -38,9 +38,10 @@ def parse_support(
 
 
 def _free(
-    n: int, weights: str = "uniform", starts: int = 1, dimension: int | None = None, seed: int = 0
-) -> FreeSupport:
-    return FreeSupport(n, weights=weights, starts=starts, dimension=dimension, seed=seed)
+    n: int, weights: str = "uniform", starts: int = 1, dimension: int | None = None, seed: int = 0,
+    reach: float | None = None,
+) -> FreeSupport:  # fmt: skip
+    return FreeSupport(n, weights=weights, starts=starts, dimension=dimension, seed=seed, reach=reach)
 
 
 def _grid(text: str) -> Support:

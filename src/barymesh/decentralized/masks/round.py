@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# if this share of the members collude, the others are split with a probability of at most 2^-SAFETY
-COLLUDING, SAFETY = 1 / 3, 40
+# if this share of the members collude, the others are split with a probability of at most 2^-SAFETY, also if the
+# colluders try 2^TRIALS numbers of their own until the ring suits them
+COLLUDING, SAFETY, TRIALS = 1 / 3, 40, 80
 
 
 def partner_count(members: int) -> int:
@@ -22,9 +23,13 @@ def partner_count(members: int) -> int:
     The members stand on a ring in random order, and each is the partner of the k / 2 next on either side. If some
     collude, the others are split into two groups, whose sums the colluders could then read, only if there are two runs
     of k / 2 colluders on the ring. The chance of that is at most ``members^2 / 2 * COLLUDING^k``, for two places of the
-    runs, and at most COLLUDING for each of the k places to have a colluder; this is to be at most ``2^-SAFETY``.
+    runs, and at most COLLUDING for each of the k places to have a colluder.
+
+    The order follows from numbers that the members draw. Colluders who see those of the others first can try their own.
+    Each trial is another ring, in an order as random as any, so the chance that one of ``2^TRIALS`` suits them is at
+    most so many times as large; and that is to be at most ``2^-SAFETY``.
     """
-    enough = (SAFETY + 2.0 * np.log2(max(members, 2)) - 1.0) / np.log2(1.0 / COLLUDING)
+    enough = (SAFETY + TRIALS + 2.0 * np.log2(max(members, 2)) - 1.0) / np.log2(1.0 / COLLUDING)
     return min(2 * int(np.ceil(enough / 2.0)), max(members - 1, 0))
 
 

@@ -42,6 +42,11 @@ class Masks:
     ) -> None:
         if min_members < 2:
             raise OptionError(f"min_members is {min_members}; a sum over fewer than 2 members hides nothing.")
+        if len(public) < min_members:
+            raise OptionError(
+                f"Sums over fewer than {min_members} members are not sent, and there are {len(public)} nodes. Do "
+                "without masks, or let more nodes take part."
+            )
         self.size, self.min_members = len(public), min_members
         self._secrets = {node: X25519PrivateKey.from_private_bytes(raw) for node, raw in secrets.items()}
         self._public = public
@@ -60,11 +65,16 @@ class Masks:
             return hashlib.blake2b(f"{purpose} {node} {seed}".encode(), digest_size=32).digest()
 
         secrets = {node: drawn("key", node) for node in range(nodes)}
-        public = [X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw() for raw in secrets.values()]
         return cls(
-            secrets, public, run=drawn("run"), method=method, secret=secret or drawn("numbers"),
-            min_members=min_members,
+            secrets, [public_key(raw) for raw in secrets.values()], run=drawn("run"), method=method,
+            secret=secret or drawn("numbers"), min_members=min_members,
         )  # fmt: skip
+
+    @property
+    def process(self) -> float:
+        """A number of its own for each process: one that begins anew draws new numbers for the roll, whatever it finds
+        on its disk."""
+        return float(int.from_bytes(hashlib.blake2b(b"process", key=self._secret, digest_size=6).digest(), "little"))
 
     def number(self, node: int, epoch: float, beat: int) -> float:
         """A fresh number of the node, for the roll of an epoch; ``beat``: when it was drawn."""
@@ -93,6 +103,11 @@ class Masks:
         if pair not in self._shared:
             self._shared[pair] = self._secrets[node].exchange(X25519PublicKey.from_public_bytes(self._public[partner]))
         return self._shared[pair]
+
+
+def public_key(secret: bytes) -> bytes:
+    """The 32 bytes of the public key that belongs to a secret one."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
 def _stream(key: bytes, sizes: Sequence[int]) -> Words:

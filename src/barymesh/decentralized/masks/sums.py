@@ -15,6 +15,8 @@ from barymesh.methods.base import UNKNOWN_ERROR
 if TYPE_CHECKING:
     from barymesh.decentralized.masks.streams import Masks
 
+# the sums before those of the contributions
+SCALARS = ("count", "weight", "error")
 # averages may be off by this much at most: logarithms that are off by so much change a measure by no more in TV
 COARSEST = 1e-10
 
@@ -30,28 +32,23 @@ class Total:
 
 
 class MaskedSums:
-    """The reports of nodes whose contributions have numbers of at most ``limits (up,)``, of which those in ``precise``
-    decide how exact the result is. ``total``: no nodes weigh more together.
+    """The reports of ``nodes`` whose contributions have numbers of at most ``limits (up,)``, of which those in
+    ``precise`` decide how exact the result is. ``total``: no nodes weigh more together.
 
-    A report has the numbers of those who are in it, one column for each node of the network, which everybody on the
-    way may read; and, masked, the sums of weights, errors and contributions.
+    A report has the numbers of those who are in it, one column for each node of the network, which all on the way may
+    read; and, masked, the count of its members, and the sums of weights, errors and contributions. The count shows
+    whether the masks have cancelled: a sum of members that were sent different targets has a random one.
     """
 
-    def __init__(self, masks: Masks, limits: Floats, precise: slice, total: float) -> None:
-        self.masks, nodes = masks, masks.size
-        if nodes < masks.min_members:
-            raise OptionError(
-                f"Sums over fewer than {masks.min_members} members are not sent, and the network has {nodes} nodes. "
-                "Do without masks, or let more nodes take part."
-            )
+    def __init__(self, nodes: int, limits: Floats, precise: slice, total: float) -> None:
         # errors are not weighed: every node counts
         self._weights = FixedPoint.create(np.ones(1), total, nodes)
         self._errors = FixedPoint.create(np.full(1, UNKNOWN_ERROR + 1e-9), float(nodes), nodes)
         self._parts = FixedPoint.create(limits, total, nodes)
         self.roll = slice(0, nodes)
-        self.up = nodes + 2 + limits.size
+        self.up = nodes + len(SCALARS) + limits.size
         # each node rounds by half a unit, and the weights are relative to their average
-        self.rounding = float(1.0 / self._parts.scale[precise].min())
+        self.rounding = float(1.0 / self._parts.scale[precise].min(initial=np.inf))
         if self.rounding > COARSEST:
             raise OptionError(
                 f"With masks averages would be off by up to {self.rounding:.1g}, more than {COARSEST:g}: reg is too "
@@ -64,17 +61,18 @@ class MaskedSums:
         words[node] = int(number)
         return words
 
-    def report(self, node: int, moment: Round, weight: float, error: float, parts: list[Floats]) -> Words:
+    def report(self, masks: Masks, node: int, moment: Round, weight: float, error: float, parts: list[Floats]) -> Words:
         """``(up,)``: the contribution of a member, whose ``parts`` have not been multiplied by its weight."""
         words = self.presence(node, float(moment.roll[node]))
         words[self.roll.stop :] = np.concatenate(
             [
+                np.ones(1, dtype=np.uint64),
                 self._weights.words(np.array([weight]), weight),
                 self._errors.words(np.array([error]), 1.0),
                 self._parts.words(weight * np.concatenate(parts), weight),
             ]
         )
-        words[self.roll.stop :] += self.masks.mask(node, moment, (1, 1, *(part.size for part in parts)))
+        words[self.roll.stop :] += masks.mask(node, moment, (1,) * len(SCALARS) + tuple(part.size for part in parts))
         return words
 
     def needs_roll(self, words: Words, roll: Floats) -> bool:
@@ -82,13 +80,17 @@ class MaskedSums:
         found = words[self.roll].astype(np.float64)
         return bool((found[roll > 0] > 0).all() and (found != roll).any())
 
+    def complete(self, words: Words, roll: Floats) -> bool:
+        """Whether the sum is one of the reports of all members of the ``roll (m,)``."""
+        return bool((words[self.roll] == roll.astype(np.uint64)).all())
+
     def total(self, words: Words, roll: Floats) -> Total | None:
-        """What the sum of the reports of all members of the ``roll (m,)`` says; None if it is the sum of others."""
-        if not (words[self.roll] == roll.astype(np.uint64)).all():
+        """What the sum of the reports of all members of the ``roll (m,)`` says. None if it is the sum of others, or if
+        their masks have not cancelled: then they were sent different targets, or one of them has lied."""
+        count, weights, errors, parts = np.split(words[self.roll.stop :], range(1, len(SCALARS) + 1))
+        if not self.complete(words, roll) or count[0] != np.count_nonzero(roll):
             return None
-        first = self.roll.stop
-        weight = float(self._weights.numbers(words[first : first + 1])[0])
-        error = float(self._errors.numbers(words[first + 1 : first + 2])[0])
+        weight, error = float(self._weights.numbers(weights)[0]), float(self._errors.numbers(errors)[0])
         if not weight > 0:
             return None
-        return Total(self._parts.numbers(words[first + 2 :]) / weight, weight, max(error, 0.0))
+        return Total(self._parts.numbers(parts) / weight, weight, max(error, 0.0))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import tree
 from barymesh.decentralized.algorithm import Floats, Indices, Nodes
+from barymesh.decentralized.inbox import Inbox
 from barymesh.decentralized.masks.fixed_point import Words
 from barymesh.decentralized.masks.round import Round
 from barymesh.decentralized.masks.sums import MaskedSums, Total
@@ -13,13 +17,31 @@ from barymesh.decentralized.tree.state import TreeState
 from barymesh.methods.base import Contribution
 from barymesh.state import S
 
+if TYPE_CHECKING:
+    from barymesh.decentralized.masks.streams import Masks
+
+
+# a node contributes to so many targets at once, and to one in so many activations from then on
+ANSWERS, ANSWER_BEATS = 2000.0, 100.0
+
 
 class MaskedReports:
     """The reports of the ``nodes`` to the ``sums``. A target has ``down`` numbers of the method, and ends with the roll
     of the members: a number for each node of the network, 0 for those that are no members."""
 
-    def __init__(self, sums: MaskedSums, nodes: Nodes, down: int) -> None:
-        self.sums, self.nodes, self.down = sums, nodes, down
+    def __init__(self, masks: Masks, sums: MaskedSums, nodes: Nodes, down: int) -> None:
+        self.masks, self.sums, self.nodes, self.down = masks, sums, nodes, down
+
+    def look_around(self, state: TreeState[S], rows: Indices, inbox: Inbox) -> None:
+        """Note which neighbour is in the same tree, and lacks in the roll: there is no honest reason to leave it out,
+        and the sum without it could be compared with one that it is in."""
+        state.answers[rows] = np.minimum(state.answers[rows] + 1.0 / ANSWER_BEATS, ANSWERS)
+        for place, row in enumerate(rows.tolist()):
+            around = inbox.rows[inbox.slots[inbox.first[place] : inbox.last[place]], : tree.HEADER].T
+            here = (around[tree.EPOCH] == state.epoch[row]) & (around[tree.ROOT] == state.root[row])
+            senders = around[tree.SENDER][here & (around[tree.AWAY] == 0)].astype(np.intp)
+            lacking = senders[self.roll(state, row)[senders] == 0]
+            state.missed[row] = lacking[0] if lacking.size else -1
 
     def of(
         self, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], weights: Floats, contribution: Contribution
@@ -30,21 +52,24 @@ class MaskedReports:
             if state.away[row]:
                 continue
             node, epoch = int(self.nodes.ids[row]), float(state.epoch[row])
-            if state.number_epoch[row] != epoch:
-                state.number[row] = self.sums.masks.number(node, epoch, int(beats[place]))
-                state.number_epoch[row] = epoch
+            if state.number_epoch[row] != epoch or state.number_process[row] != self.masks.process:
+                state.number[row] = self.masks.number(node, epoch, int(beats[place]))
+                state.number_epoch[row], state.number_process[row] = epoch, self.masks.process
+                state.reported[row] = -np.inf
+            target, roll = np.split(state.target[row], [self.down])
+            now = (epoch, float(state.root[row]), float(state.stamp[row]))
+            if np.array_equal(state.reported[row], now):
+                words[place] = state.report[row]
+                continue
             if self.why_not(state, row):
                 words[place] = self.sums.presence(node, float(state.number[row]))
                 continue
-            target, roll = np.split(state.target[row], [self.down])
-            now = (epoch, float(state.root[row]), float(state.stamp[row]))
-            if not np.array_equal(state.reported[row], now):
-                # once and for all: two contributions with the same masks would show their difference
-                parts = [part[place] for part in contribution.parts]
-                error, weight = float(contribution.errors[place]), float(weights[place])
-                state.report[row] = self.sums.report(node, Round(*now, target, roll), weight, error, parts)
-                state.reported[row] = now
-            words[place] = state.report[row]
+            # once and for all: two contributions with the same masks would show their difference
+            parts = [part[place] for part in contribution.parts]
+            error, weight = float(contribution.errors[place]), float(weights[place])
+            words[place] = self.sums.report(self.masks, node, Round(*now, target, roll), weight, error, parts)
+            state.report[row], state.reported[row] = words[place], now
+            state.answers[row] -= 1.0
         return words
 
     def roll(self, state: TreeState[S], row: int) -> Floats:
@@ -56,8 +81,13 @@ class MaskedReports:
         return self.sums.needs_roll(words, self.roll(state, row))
 
     def total(self, state: TreeState[S], row: int, words: Words) -> Total | None:
-        """What the sum ``words (up,)`` of the reports of all members says; None if it is the sum of others."""
-        return self.sums.total(words, self.roll(state, row))
+        """What the sum ``words (up,)`` of the reports of all members says; None if it cannot be read."""
+        roll = self.roll(state, row)
+        found = self.sums.total(words, roll)
+        if found is None and self.sums.complete(words, roll):
+            # of all members, and yet their masks do not cancel
+            state.void[row] += 1
+        return found
 
     def members(self, state: TreeState[S], row: int) -> list[int]:
         """The members of the sums, by their ids; none before the roll is known."""
@@ -67,11 +97,15 @@ class MaskedReports:
         """Why the node does not contribute now; empty if it does."""
         if state.away[row]:
             return "it has left"
-        members, least = self.members(state, row), self.sums.masks.min_members
+        members, least = self.members(state, row), self.masks.min_members
         if not members:
             return f"there is no roll yet; it takes {least} members"
         if len(members) < least:
             return f"the roll has {len(members)} members, and it takes {least} to hide among"
         if state.target[row, self.down + self.nodes.ids[row]] != state.number[row]:
             return "the roll does not have this node with the number that it has drawn"
+        if state.missed[row] >= 0:
+            return f"the roll lacks node {state.missed[row]}, a neighbour that is there"
+        if state.answers[row] < 1.0:
+            return f"it has contributed to {ANSWERS:g} targets, and waits {ANSWER_BEATS:g} activations for each other"
         return ""

@@ -41,7 +41,7 @@ from barymesh.decentralized.algorithm import Batch, ElasticAlgorithm, Floats, In
 from barymesh.decentralized.inbox import Inbox
 from barymesh.decentralized.masks.sums import MaskedSums, Total
 from barymesh.decentralized.tree.checks import MISSING_CHECK, Checks
-from barymesh.decentralized.tree.masked_reports import MaskedReports
+from barymesh.decentralized.tree.masked_reports import ANSWERS, MaskedReports
 from barymesh.decentralized.tree.recipients import SENT, recipients
 from barymesh.decentralized.tree.state import TreeState
 from barymesh.measures import Atoms
@@ -99,8 +99,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                     f"{method.name} has no contributions in rounds from the start, with limits, to be masked"
                 )
             # the same to the last bit at all nodes, whose weights are relative to their average
-            self.masked = MaskedSums(masks, limits, self.rounds.precise, nodes.size * (1.0 + ROUNDING))
-            self.masked_reports = MaskedReports(self.masked, nodes, method.down)
+            self.masked = MaskedSums(nodes.size, limits, self.rounds.precise, nodes.size * (1.0 + ROUNDING))
+            self.masked_reports = MaskedReports(masks, self.masked, nodes, method.down)
             self.opaque = True
             self.rounds.rounding = self.masked.rounding
             # a target ends with the roll
@@ -136,8 +136,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             rounds=filled(self.rounds is not None and self.rounds.in_rounds), waited=counts(),
             allowance=filled(np.inf), solved=filled(-1),
             solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, SENT), -np.inf),
-            number=filled(0), number_epoch=filled(-1), reported=np.full((k, 3), -np.inf),
-            report=np.zeros((k, self.up if self.masked else 0), dtype=np.uint64),
+            number=filled(0), number_epoch=filled(-1), number_process=filled(-1), reported=np.full((k, 3), -np.inf),
+            report=np.zeros((k, self.up if self.masked else 0), dtype=np.uint64), answers=filled(ANSWERS),
+            missed=counts(-1), void=counts(),
         )  # fmt: skip
 
     def _tree(self, state: TreeState[S]) -> tree.Tree:
@@ -160,6 +161,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
             headers, sums, self.masked is not None,
         )  # fmt: skip
+        if self.masked_reports:
+            self.masked_reports.look_around(state, rows, inbox)
         excessive = headers[:, tree.WEIGHT] + self._public_weights(rows) > self.total
         if excessive.any():
             self._leave_out_children(headers, sums, excessive)
@@ -346,7 +349,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         whole = bool(header[tree.CHECK] == 0)
         words = message[self.private].view(np.uint64)
         if self.masked_reports and self.masked_reports.needs_roll(state, row, words):
-            self._call_roll(self.masked_reports.sums, state, row, beat, message, whole)
+            self._call_roll(self.masked_reports, state, row, beat, message, whole)
             return
         total = self._total(state, row, message)
         if total is None:
@@ -374,12 +377,12 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         self._publish(state, row, beat, message, answer.target, whole)
 
     def _call_roll(
-        self, masked: MaskedSums, state: TreeState[S], row: int, beat: int, message: Floats, whole: bool
+        self, masked: MaskedReports, state: TreeState[S], row: int, beat: int, message: Floats, whole: bool
     ) -> None:
         """A target without a step, with the roll of those who have reported that they are there: the first of an epoch,
         or because a node has come that is not in the last."""
         assert self.rounds is not None
-        roll = message[self.private].view(np.uint64)[masked.roll].astype(np.float64)
+        roll = message[self.private].view(np.uint64)[masked.sums.roll].astype(np.float64)
         if np.count_nonzero(roll) < masked.masks.min_members:
             return
         answer = self.rounds.begin(state.own, row, state.target[row], 0.0, close=False)

@@ -34,8 +34,10 @@ class TreeState(State, Generic[S]):
     that the contribution refers to, in which ``solved_epoch``; ``begun``, the beat when that target came, and ``pace``,
     the fewest beats that a round has taken in this epoch; ``sent (k, Sent)``, what was last sent.
 
-    With masks the target ends with the roll. ``number`` of the node in the roll of ``number_epoch``; ``reported (k,
-    3)``, the epoch, root and stamp of its last masked contribution, ``report (k, up)``.
+    With masks the target ends with the roll. ``number`` of the node in the roll of ``number_epoch``, drawn by
+    ``number_process``; ``reported (k, 3)``, the epoch, root and stamp of its last masked contribution, ``report (k,
+    up)``; ``answers``: to how many targets it may still contribute; ``missed``: the id of a neighbour that is there and
+    that the roll lacks, -1 if there is none. Of a root: ``void``, how often a sum could not be read.
     """
 
     own: S
@@ -77,5 +79,9 @@ class TreeState(State, Generic[S]):
     sent: Floats
     number: Floats
     number_epoch: Floats
+    number_process: Floats
     reported: Floats
     report: Words
+    answers: Floats
+    missed: NDArray[np.int64]
+    void: NDArray[np.int64]

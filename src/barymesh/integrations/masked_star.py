@@ -1,0 +1,175 @@
+"""Rounds on a star whose coordinator sees sums only: sites mask what they send, as nodes of a network do.
+
+The coordinator is no member, and has no key. A run begins with two rounds for the masks themselves:
+
+    round 0     each site draws a number, and sends that and nothing else: together they are the *roll*
+    round 1     with the roll, each site sends its weight, masked; the coordinator learns the sum
+    from 2 on   with the roll and the sum of the weights, each site sends its contribution, masked
+
+The masks depend on the round, the target and the roll, so sites that were sent different ones add up to nothing that
+can be read. A site answers each round once: if it is asked again, it sends the same words, whatever it is asked with.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.decentralized.masks.round import Round
+from barymesh.decentralized.masks.sums import MaskedSums
+from barymesh.errors import NetworkError, OptionError
+from barymesh.integrations.identity import Identity, as_identity
+from barymesh.integrations.star import Coordinator, Floats, Report, Site, StarOptions
+from barymesh.methods.rounds import Rounds
+
+# what a site may weigh at most
+LARGEST_WEIGHT = 2.0**40
+# the rounds before the first contribution
+ROLL_CALL, WEIGHING = 0, 1
+
+
+def weight_sums(options: StarOptions) -> MaskedSums:
+    """The format of the reports that have nothing but weights."""
+    return MaskedSums(options.sites, np.empty(0), slice(None), LARGEST_WEIGHT * options.sites)
+
+
+def contribution_sums(options: StarOptions, method: Rounds) -> MaskedSums:
+    """That of the reports with contributions, of sites whose weights are relative to their average."""
+    return MaskedSums(options.sites, method.limits(), method.precise, float(options.sites))
+
+
+class MaskedSite(Site):
+    """A site that masks what it sends, with its ``identity``; other arguments as for ``Site``."""
+
+    def __init__(self, options: StarOptions, measure: Any, identity: Identity, *, seed: int = 0) -> None:
+        super().__init__(options, measure, seed=seed)
+        if len(identity.public) != options.sites:
+            raise OptionError(
+                f"sites is {options.sites}, and this site knows the keys of {len(identity.public)}: all who take part "
+                "must be listed, and no others."
+            )
+        if self.weight > LARGEST_WEIGHT:
+            raise OptionError(f"The site has {self.weight:g} records; with masks {LARGEST_WEIGHT:g} can be counted.")
+        self.options, self.node = options, identity.number
+        # sites that disagree about anything have other masks
+        self._masks = identity.masks(secrets.token_bytes(32), repr(options))
+        self._number = self._masks.number(self.node, 0.0, 0)
+        self._words: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+
+    def report(self, number: int, target: Floats | None = None) -> Report:
+        """``words``: masked, but for the roll. In round 1 the target is the roll; later it has that of the method, the
+        roll, and the sum of the weights."""
+        self.check_order(number, target)
+        if number > self.round:
+            self._words = self._answer(number, np.empty(0) if target is None else np.asarray(target, dtype=float))
+            self.round = number
+        return {"words": self._words}
+
+    def _answer(self, number: int, target: Floats) -> NDArray[np.uint64]:
+        sites = self.options.sites
+        if number == ROLL_CALL:
+            return weight_sums(self.options).presence(self.node, self._number)
+        down = 0 if number == WEIGHING else self.method.down
+        if target.shape != (down + sites + (number > WEIGHING),):
+            raise NetworkError(
+                f"The target of round {number} has {target.size} numbers, which is not one of this run. Coordinator "
+                "and sites must have the same support, reg, sites and masks."
+            )
+        roll = target[down : down + sites]
+        if roll[self.node] != self._number or not (roll > 0).all():
+            raise NetworkError(
+                f"The roll of round {number} lacks a site, or does not have this one with the number that it has "
+                "drawn: the run was begun anew, or the coordinator is not honest. Start the run again."
+            )
+        moment = Round(0.0, 0.0, float(number), target, roll)
+        if number == WEIGHING:
+            sums = weight_sums(self.options)
+            return sums.report(self._masks, self.node, moment, self.weight, 0.0, [np.empty(0)])
+        share = self.weight * sites / target[-1]
+        if not 0 < share <= sites:
+            raise NetworkError(
+                f"The coordinator says that all sites weigh {target[-1]:g}, and this one weighs {self.weight:g}. It is "
+                "not to be trusted."
+            )
+        found = self.contribution(number, target[:down])
+        sums = contribution_sums(self.options, self.method)
+        parts = [part[0] for part in found.parts]
+        return sums.report(self._masks, self.node, moment, share, float(found.errors[0]), parts)
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        return {**super().saved(), "number": np.array(self._number), "words": self._words}
+
+    def restore(self, stored: dict[str, NDArray[Any]]) -> None:
+        super().restore(stored)
+        self._number, self._words = float(stored["number"]), stored["words"]
+
+
+class MaskedCoordinator(Coordinator):
+    """A coordinator that sees sums over all sites only."""
+
+    report_names = ("words",)
+
+    def __init__(self, options: StarOptions) -> None:
+        super().__init__(options)
+        self._sums = contribution_sums(options, self.method)
+        self.method.rounding = self._sums.rounding
+        self._roll, self._weight = np.zeros(options.sites), 0.0
+
+    def advance(self, reports: Sequence[Report]) -> None:
+        self.check_complete(reports)
+        sums = self._sums if self.round > WEIGHING else weight_sums(self.options)
+        for k, one in enumerate(reports):
+            words = one["words"]
+            if words.shape != (sums.up,) or words.dtype != np.uint64:
+                raise NetworkError(
+                    f"Report {k} of round {self.round} is not one of this run: it needs {sums.up} words of 64 bits. "
+                    "Coordinator and sites must have the same support, reg, sites and masks."
+                )
+        words = np.asarray(np.sum([one["words"] for one in reports], axis=0, dtype=np.uint64))
+        if self.round == ROLL_CALL:
+            self._roll = words[sums.roll].astype(float)
+            if np.count_nonzero(self._roll) < self.options.sites:
+                raise NetworkError("Two sites have the same identity. Each needs a key of its own, see sites.toml.")
+            self.round, self.target = WEIGHING, self._roll
+            return
+        total = sums.total(words, self._roll)
+        if total is None:
+            raise NetworkError(
+                f"The masks of round {self.round} do not cancel. The sites must have the same sites.toml and the same "
+                "options; or one of them has lied."
+            )
+        if self.round == WEIGHING:
+            self._weight, self.round = total.weight, WEIGHING + 1
+            found = self.method.begin(self.state, 0, np.zeros(self.method.down), 0.0, close=False).target
+        else:
+            assert self.target is not None
+            # the distances of single sites are not known
+            found = self.step(total, self.target[: self.method.down], consensus=np.nan)
+        self.target = np.concatenate([found, self._roll, [self._weight]])
+
+
+def new_site(options: StarOptions, measure: Any, identity: Any = None, *, seed: int = 0) -> Site:
+    """The site, with masks or without. ``identity``: that of the site, or the folder that has it. A site that has one
+    never sends anything else than masked sums, whatever the configuration says."""
+    found = as_identity(identity)
+    if options.masks and found is None:
+        raise OptionError(
+            "The sites mask what they send, and this one has no identity: make a key with `barymesh keygen FOLDER`, "
+            "and put sites.toml with the public keys of all sites into the same folder. Or set masks = false, and let "
+            "the server read what each site sends."
+        )
+    if not options.masks and found is not None:
+        raise OptionError(
+            "The configuration has masks = false, and this site has an identity, so that it sends nothing without "
+            "masks. Set masks = true, or start the site without the identity."
+        )
+    return Site(options, measure, seed=seed) if found is None else MaskedSite(options, measure, found, seed=seed)
+
+
+def new_coordinator(options: StarOptions) -> Coordinator:
+    """The coordinator, with masks or without."""
+    return (MaskedCoordinator if options.masks else Coordinator)(options)

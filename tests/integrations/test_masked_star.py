@@ -1,0 +1,166 @@
+"""Rounds on a star with masks: the same barycenter, and a coordinator that can read nothing but sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barymesh.errors import ConfigError, NetworkError, OptionError
+from barymesh.integrations.identity import SITES, Identity
+from barymesh.integrations.masked_star import new_coordinator, new_site
+from barymesh.integrations.star import StarOptions
+from barymesh.transport.keys import CurveKeyError
+from tests.integrations.folders import folders
+from tests.integrations.test_star import samples
+
+OPTIONS = StarOptions(support="12:-3:3", reg=0.3, sites=3)
+MEASURES = samples(np.random.default_rng(2), 3)
+
+
+def identities(sites):
+    return [Identity.of_one_owner(k, sites) for k in range(sites)]
+
+
+def run(options, measures, seen=lambda number, reports: None):
+    """All rounds. Every site forgets all but what it has saved after each, and is asked twice."""
+    coordinator, memories = new_coordinator(options), [None] * len(measures)
+    known = identities(len(measures)) if options.masks else [None] * len(measures)
+    while coordinator.result is None:
+        reports = []
+        for k, measure in enumerate(measures):
+            for _ in range(2):
+                site = new_site(options, measure, known[k], seed=k)
+                if memories[k] is not None:
+                    site.restore(memories[k])
+                report = site.report(coordinator.round, coordinator.target)
+                memories[k] = {name: array.copy() for name, array in site.saved().items()}
+            reports.append(report)
+        seen(coordinator.round, reports)
+        coordinator.advance(reports)
+    return coordinator.result
+
+
+@given(seed=st.integers(0, 10**6), sites=st.integers(3, 6), weights=st.sampled_from(["equal", "size"]))
+@settings(max_examples=4)
+def test_the_barycenter_is_that_without_masks(seed, sites, weights):
+    options = replace(OPTIONS, sites=sites, weights=weights, tol=1e-11)
+    measures = samples(np.random.default_rng(seed), sites)
+    masked, plain = (run(replace(options, masks=masks), measures) for masks in (True, False))
+    assert masked.success
+    assert plain.success
+    assert np.abs(masked.weights - plain.weights).sum() / 2 <= 1e-9
+    assert 0 <= masked.gap <= plain.gap + 1e-9
+
+
+def test_what_the_coordinator_gets_of_a_site_is_random():
+    words = []
+    run(replace(OPTIONS, weights="size"), MEASURES, lambda number, reports: words.append((number, reports[1]["words"])))
+    # the numbers of the roll are public, and all that round 0 has
+    assert not words[0][1][3:].any()
+    masked = np.concatenate([found[3:] for number, found in words if number > 0])
+    assert len(masked) > 1000
+    share = np.unpackbits(masked.view(np.uint8)).mean()
+    assert abs(share - 0.5) <= 5 * 0.5 / np.sqrt(64 * masked.size)
+
+
+def begun(options=OPTIONS, known=None):
+    """Sites that have sent their numbers, and a coordinator with the roll."""
+    coordinator = new_coordinator(options)
+    sites = [new_site(options, measure, one) for measure, one in zip(MEASURES, known or identities(3), strict=True)]
+    coordinator.advance([site.report(0) for site in sites])
+    return coordinator, sites
+
+
+def test_sites_that_are_sent_different_targets_add_up_to_nothing():
+    coordinator, sites = begun()
+    coordinator.advance([site.report(1, coordinator.target) for site in sites])
+    probe = coordinator.target.copy()
+    probe[0] += 1e-3
+    reports = [site.report(2, probe if k == 1 else coordinator.target) for k, site in enumerate(sites)]
+    with pytest.raises(NetworkError, match="do not cancel"):
+        coordinator.advance(reports)
+
+
+def test_a_site_answers_a_round_once_whatever_it_is_asked_with():
+    coordinator, sites = begun()
+    coordinator.advance([site.report(1, coordinator.target) for site in sites])
+    first = sites[0].report(2, coordinator.target)["words"]
+    other = coordinator.target.copy()
+    other[:3] = 1.0
+    assert (sites[0].report(2, other)["words"] == first).all()
+    # and one that has lost its memory draws another number, and is not in the roll
+    lost = new_site(OPTIONS, MEASURES[0], identities(3)[0])
+    lost.report(0)
+    with pytest.raises(NetworkError, match="does not have this one"):
+        lost.report(1, coordinator.target[-4:-1])
+
+
+def test_a_server_cannot_put_its_own_keys_in_place_of_those_of_the_sites():
+    """A site whose list has the keys of a man in the middle masks with him, and the sum shows that."""
+    known = identities(3)
+    foreign = Identity.of_one_owner(5, 6).public[5]
+    known[0] = replace(known[0], public=(known[0].public[0], foreign, known[0].public[2]))
+    coordinator, sites = begun(known=known)
+    reports = [site.report(1, coordinator.target) for site in sites]
+    with pytest.raises(NetworkError, match="have the same sites"):
+        coordinator.advance(reports)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda target: target[:-1], "not one of this run"),
+        (lambda target: np.where(np.arange(target.size) == target.size - 2, 0, target), "lacks a site"),
+        (lambda target: np.where(np.arange(target.size) == target.size - 1, 0.5, target), "not to be trusted"),
+    ],
+    ids=["length", "roll", "weight"],
+)
+def test_false_targets_are_refused(change, reason):
+    coordinator, sites = begun()
+    coordinator.advance([site.report(1, coordinator.target) for site in sites])
+    with pytest.raises(NetworkError, match=reason):
+        sites[0].report(2, change(coordinator.target))
+
+
+def test_a_site_sends_nothing_without_masks_if_it_has_an_identity_and_nothing_at_all_without_one():
+    with pytest.raises(OptionError, match="no identity"):
+        new_site(OPTIONS, MEASURES[0])
+    with pytest.raises(OptionError, match="nothing without masks"):
+        new_site(replace(OPTIONS, masks=False), MEASURES[0], identities(3)[0])
+    with pytest.raises(OptionError, match="the keys of 4"):
+        new_site(OPTIONS, MEASURES[0], identities(4)[0])
+
+
+def test_two_sites_with_one_identity_are_noticed():
+    known = identities(3)
+    with pytest.raises(NetworkError, match="same identity"):
+        begun(known=[known[0], known[0], known[2]])
+
+
+def test_identities_are_read_from_folders(tmp_path):
+    places = folders(tmp_path)
+    known = [Identity.read(place) for place in places]
+    assert [one.number for one in known] == [0, 1, 2]
+    assert len({one.fingerprint for one in known}) == 1
+    coordinator, sites = begun(known=known)
+    coordinator.advance([site.report(1, coordinator.target) for site in sites])
+    assert coordinator.round == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "reason"),
+    [
+        ("", ConfigError, "table"), ("min_members = 2\n[sites]\n", ConfigError, "min_members"),
+        ("[sites]\na = 'short'\n", CurveKeyError, "malformed"),
+        ("[sites]\n", CurveKeyError, "does not have the public"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_list_of_sites_is_named(tmp_path, text, error, reason):
+    place = folders(tmp_path)[0]
+    (place / SITES).write_text(text)
+    with pytest.raises(error, match=reason):
+        Identity.read(place)

@@ -18,7 +18,7 @@ from barymesh.decentralized.host import Host
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.masks.sums import MaskedSums
 from barymesh.decentralized.transport import MemoryTransport
-from barymesh.errors import OptionError
+from barymesh.errors import MeasureError, OptionError, SupportError
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, Leave, Loss, NewData
@@ -59,6 +59,41 @@ def test_the_barycenter_is_that_without_masks(seed, nodes, points, reg, network)
     assert distance(masked, plain) <= 1e-9
     assert (masked.node_gaps >= 0).all()
     assert (masked.node_gaps <= plain.node_gaps + 1e-9).all()
+
+
+@pytest.mark.parametrize("weights", ["uniform", "learned"])
+def test_free_supports_have_masks_too(weights):
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(shift, 0.5, (15, 2)) for shift in (-1, 0, 1)]
+    support = bm.FreeSupport(3, weights=weights, reach=5.0)
+    common = {"measures": clouds, "support": support, "reg": 0.05, "network": "path", "tol": 1e-3}
+    masked, plain = run(**common), run(masks=False, **common)
+    assert masked.status is plain.status is bm.Status.STATIONARY
+    np.testing.assert_allclose(masked.support.points, plain.support.points, atol=1e-3)
+    assert distance(masked, plain) <= 1e-3
+    assert (masked.node_gaps >= 0).all()
+
+
+def test_the_reach_of_a_free_support_is_checked():
+    clouds = [np.full((3, 1), 7.0)] * 3
+    with pytest.raises(OptionError, match="a reach"):
+        run(clouds, bm.FreeSupport(2), network="path")
+    with pytest.raises(SupportError, match="coordinate of 7, beyond the reach 5"):
+        run(clouds, bm.FreeSupport(2, reach=5.0), network="path")
+
+
+def test_gaussian_barycenters_have_masks_too():
+    rng = np.random.default_rng(3)
+    roots = rng.normal(size=(4, 2, 2))
+    gaussians = [bm.Gaussian(rng.normal(size=2), cov=root @ root.T + 0.1 * np.eye(2)) for root in roots]
+    found = bm.gaussian_barycenter(gaussians, network="path", masks=True, reach=10.0)
+    right = bm.gaussian_barycenter(gaussians)
+    np.testing.assert_allclose(found.mean, right.mean, atol=1e-9)
+    np.testing.assert_allclose(found.cov, right.cov, atol=1e-8)
+    with pytest.raises(OptionError, match="reach"):
+        bm.gaussian_barycenter(gaussians, network="path", masks=True)
+    with pytest.raises(MeasureError, match="beyond the reach"):
+        bm.gaussian_barycenter(gaussians, network="path", masks=True, reach=0.5)
 
 
 def test_debiased_barycenters_have_masks_too():
@@ -123,6 +158,37 @@ def test_a_node_contributes_once_to_a_round():
     assert distance(result, bm.barycenter(changed, POINTS, reg=0.2, tol=1e-10)) <= 1e-5
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_old_rounds_that_are_played_again_to_an_old_memory(restarted):
+    """As with a disk restored from a backup, and neighbours that lie about it. A new process draws other numbers, and
+    so uses no mask again; the memory alone would not help."""
+    one, seen, original = host(network="complete"), [], MaskedSums.report
+
+    def noted(self, masks, node, moment, *contribution):
+        seen.append((node, moment.digest))
+        return original(self, masks, node, moment, *contribution)
+
+    with mock.patch.object(MaskedSums, "report", noted):
+        for _ in range(3):
+            one.act(one.batch(0))
+        memory, counts = {name: values.copy() for name, values in one.state.saved().items()}, one.counts.copy()
+        rows, slots = one.transport.rows.copy(), one.transport.slots.copy()
+        for _ in range(6):
+            one.act(one.batch(0))
+        before = set(seen)
+        assert len(before) == len(seen) > 5
+        one.state.restore(memory)
+        one.counts[:] = counts
+        one.transport.rows[:], one.transport.slots[:] = rows, slots
+        if restarted:
+            secret = b"of another process"
+            one.algorithm.masked_reports.masks = Masks.of_one_owner(5, 0, "rounds", secret=secret)
+        for _ in range(6):
+            one.act(one.batch(0))
+    again = before & set(seen[len(before) :])
+    assert (not again) == restarted
+
+
 def test_who_is_away_is_left_out_of_the_masks():
     result = run(events=[Leave(4, at=4.0)])
     assert result.status is bm.Status.CONVERGED
@@ -158,6 +224,70 @@ def test_a_node_that_the_roll_lacks_leads_to_another_roll():
     assert one.stopped.all()
     right = bm.barycenter(MEASURES, POINTS, reg=0.2, tol=1e-10).weights
     assert np.abs(one.view(0).estimates - right).sum(axis=1).max() <= 1e-5
+
+
+def false_root(one, lie):
+    """The root of the host changes its target by ``lie(target, roll)`` before it is sent."""
+    publish = one.algorithm._publish
+
+    def changed(state, row, beat, message, target, whole):
+        down = one.algorithm.method.down
+        lie(target, state.target[row, down:])
+        publish(state, row, beat, message, target, whole)
+
+    one.algorithm._publish = changed
+
+
+def test_a_root_that_leaves_a_node_out_gets_no_sum_while_a_neighbour_hears_that_node():
+    """On a cycle node 3 has honest neighbours, who do not contribute to a roll without it, and say so."""
+    one, seen = host(network="cycle"), []
+    row = int(np.flatnonzero(one.algorithm.keys == one.algorithm.keys.min())[0])
+    victim = (row + 2) % 5
+
+    def lie(target, roll):
+        roll[victim] = 0.0
+
+    false_root(one, lie)
+    total = one.algorithm.masked_reports.sums.total
+    one.algorithm.masked_reports.sums.total = lambda words, roll: seen.append(total(words, roll)) or seen[-1]
+    for _ in range(60):
+        one.act(one.batch(0))
+    assert (one.state.stamp[[(victim - 1) % 5, (victim + 1) % 5]] >= 0).all()
+    for neighbour in ((victim - 1) % 5, (victim + 1) % 5):
+        if neighbour != row:
+            assert f"lacks node {victim}" in one.algorithm.why_not(one.state, neighbour)
+            assert not one.state.report[neighbour].any()
+    assert all(found is None for found in seen)
+
+
+def test_members_that_got_different_targets_add_up_to_nothing():
+    """A node passes on another target than it got. The sum cannot be read, and the root notices."""
+    one = host(network="path")
+    row = int(np.flatnonzero(one.algorithm.keys == one.algorithm.keys.min())[0])
+    between = row + 1
+    for _ in range(200):
+        one.act(one.batch(0))
+        if one.state.void[row]:
+            break
+        if one.state.stamp[between] >= 0:
+            # in what the node beyond it is sent
+            slot = one.transport.slots[one.nodes.network.offsets[between + 1]]
+            one.transport.rows[slot, one.algorithm.private.stop] += 1e-3
+    assert one.state.void[row] > 0
+
+
+def test_a_node_answers_a_bounded_number_of_targets():
+    """However many a root sends: so many at once, and then at a bounded rate."""
+    one = host(network="star")
+    one.state.answers[:] = 5.0
+    contributed = 0
+    last = np.full((5, 3), -np.inf)
+    for _ in range(150):
+        one.act(one.batch(0))
+        contributed += int((one.state.reported[1] != last[1]).any())
+        last = one.state.reported.copy()
+    assert 5 <= contributed <= 7
+    assert "contributed to" in one.algorithm.why_not(one.state, 1)
 
 
 def test_too_few_members_contribute_nothing():

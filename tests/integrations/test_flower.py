@@ -38,6 +38,8 @@ def free_port():
 def process(home, name, *arguments):
     """A program of Flower that runs until the end of the block, with its log in the folder ``home``."""
     environment = os.environ | {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "BARYMESH_NUM_THREADS": "1"}
+    # the simulation has a cluster of its own, whatever else runs on this machine
+    environment["RAY_ADDRESS"] = "local"
     program = Path(sys.executable).with_name(name)
     # programs of Flower start others by their names
     environment["PATH"] = f"{program.parent}{os.pathsep}{environment['PATH']}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from barymesh.engines.runtime import StopReason
 from barymesh.errors import ConfigError
 from barymesh.peers.kit import Kit
 from barymesh.peers.members import KITS, NewNode, create
-from barymesh.peers.node import STATE, open_peer
-from tests.peers.cluster import free_ports
+from barymesh.peers.node import open_peer
+from tests.peers.cluster import Cluster, free_ports
 
 MEASURES = [bm.Empirical(np.random.default_rng(k).normal(k - 1, 0.5, (30, 1))) for k in range(4)]
 
@@ -73,22 +74,36 @@ def test_three_nodes_find_the_barycenter_and_no_parent_can_read_a_report(tmp_pat
     assert abs(share - 0.5) <= 4 * 0.5 / np.sqrt(64 * words.size)
 
 
-def test_a_node_without_its_disk_draws_another_number_and_one_with_it_goes_on(tmp_path):
-    network_of(tmp_path, "abc")
-
-    async def work(seconds):
-        peers = await opened(tmp_path, "abc")
-        await asyncio.gather(*(peer.run(duration=seconds, linger=0.3) for peer in peers))
-        return peers
-
-    first = asyncio.run(work(20.0))
-    shutil.rmtree(tmp_path / "run-b")
-    second = asyncio.run(work(20.0))
-    numbers = [[float(peer.runtime.host.state.number[0]) for peer in peers] for peers in (first, second)]
-    assert numbers[0][1] != numbers[1][1]
-    for peer in second:
-        assert np.abs(peer.latest.weights[0] - barycenter(3)).sum() <= 1e-5
-    assert (tmp_path / "run-a" / STATE).exists()
+def test_a_process_uses_no_mask_of_an_earlier_one_whatever_is_on_its_disk(tmp_path):
+    """Real processes: a node is killed, and starts with its disk, with one of some time ago, and without any. In all
+    its lives it contributes once to each round, and the network finds the barycenter in each."""
+    with Cluster(tmp_path, 3, graph="complete", method="rounds", interval=0.01, masks=True) as cluster:
+        run, old, lost = cluster.kits[1] / "run", tmp_path / "old", cluster.kits[2] / "run"
+        truth, noted = cluster.truth(), cluster.kits[1].with_name("n1.rounds")
+        program, lives = ("-m", "tests.peers.noted_masks"), [0]
+        cluster.start(main=program)
+        for disk in ("present", "old", "none"):
+            cluster.wait_for_accuracy(truth, tv=1e-5)
+            cluster.send(signal.SIGKILL, 1, 2)
+            lives.append(len(noted.read_text().splitlines()))
+            if disk == "present":
+                shutil.copytree(run, old)
+            else:
+                shutil.rmtree(run)
+            if disk == "old":
+                shutil.copytree(old, run)
+            # another node has other data now, and all have to contribute again
+            shutil.rmtree(lost)
+            cluster.samples[2] = cluster.samples[2] + 0.3
+            cluster.write_data(2)
+            truth = cluster.truth()
+            cluster.start(1, 2, main=program)
+        cluster.wait_for_accuracy(truth, tv=1e-5)
+        cluster.finish()
+    found = [line.split() for line in noted.read_text().splitlines()]
+    assert all(len(found) > before for before in lives)
+    assert len({(node, moment) for node, moment, _ in found}) == len(found)
+    assert len({words for _, _, words in found}) == len(found)
 
 
 def test_a_node_says_why_it_does_not_contribute(tmp_path):

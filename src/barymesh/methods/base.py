@@ -151,7 +151,8 @@ class RoundMethod(Method[S]):
     ``precise``: the part of a contribution whose rounding changes the result, and not only the way there.
     ``rounding``: what the averages of it may be off by, because they were added up in fixed point.
 
-    A target of zeros stands for none: with masks the first one of a root has no other content than the members.
+    With masks the rows of targets are longer than ``down``: they end with the members. A target of zeros stands for
+    none: the first one of a root has no other content than these.
     """
 
     in_rounds: bool

@@ -69,10 +69,10 @@ class Bures(RoundMethod[BuresState]):
     def respond(
         self, state: BuresState, rows: Indices, targets: Floats, known: NDArray[np.bool_], fresh: NDArray[np.bool_]
     ) -> Contribution:
-        for row in rows[fresh & known & targets[rows].any(axis=1)]:
+        for row in rows[fresh & known & targets[rows, : self.down].any(axis=1)]:
             root = power(self.covariance(targets[row]), 0.5)
             middle = power(root @ self.gaussians[state.measure[row]].cov @ root, 0.5)
-            state.part[row, self.d :], state.found[row] = middle.ravel(), targets[row]
+            state.part[row, self.d :], state.found[row] = middle.ravel(), targets[row, : self.down]
         return Contribution((state.part[rows],), np.zeros(rows.size))
 
     def order(
@@ -91,7 +91,7 @@ class Bures(RoundMethod[BuresState]):
 
     def covariance(self, numbers: Floats) -> Floats:
         """``(d, d)``, symmetric up to the last digit."""
-        matrix = numbers[self.d :].reshape(self.d, self.d)
+        matrix = numbers[self.d : self.up].reshape(self.d, self.d)
         return np.asarray((matrix + matrix.T) / 2)
 
     # the network works in rounds from the start

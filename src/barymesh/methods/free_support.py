@@ -165,7 +165,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         self, state: FreeSupportState, rows: Indices, targets: Floats, known: NDArray[np.bool_],
         fresh: NDArray[np.bool_],
     ) -> Contribution:  # fmt: skip
-        known = known & targets[rows].any(axis=1)
+        known = known & targets[rows, : self.down].any(axis=1)
         # nodes whose measure has changed answer their last target anew
         again = rows[known & (fresh | ~state.valid[rows])]
         for same in _alike(targets, again):
@@ -325,7 +325,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     def _read(self, target: Floats) -> FreeTarget:
         wide = self.n * self.d
-        return FreeTarget(target[:wide].reshape(self.n, self.d), target[wide : wide + self.n], target[wide + self.n :])
+        points, log_weights, order = np.split(target[: self.down], [wide, wide + self.n])
+        return FreeTarget(points.reshape(self.n, self.d), log_weights, order)
 
     def _answer(self, target: FreeTarget) -> Answer:
         return Answer(target.as_array, UNKNOWN_ERROR, 0.0)

@@ -361,8 +361,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             return bool(self.tol > 0 and state.residual[row] <= self.tol)
 
         answer = self.rounds.order(
-            state.own, row, total.average, state.target[row] if state.stamp[row] >= 0 else None, total.weight,
-            total.error, enough,
+            state.own, row, total.average, state.target[row, : self.method.down] if state.stamp[row] >= 0 else None,
+            total.weight, total.error, enough,
         )  # fmt: skip
         if not _is_finite(answer):
             return
@@ -385,7 +385,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         roll = message[self.private].view(np.uint64)[masked.sums.roll].astype(np.float64)
         if np.count_nonzero(roll) < masked.masks.min_members:
             return
-        answer = self.rounds.begin(state.own, row, state.target[row], 0.0, close=False)
+        answer = self.rounds.begin(state.own, row, state.target[row, : self.method.down], 0.0, close=False)
         state.target[row, self.method.down :] = roll
         self._publish(state, row, beat, message, answer.target, whole)
 

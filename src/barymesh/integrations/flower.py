@@ -16,7 +16,6 @@ import numpy as np
 from barymesh import readers as read
 from barymesh.errors import NetworkError
 from barymesh.extras import needs
-from barymesh.integrations.masked_star import new_coordinator, new_site
 from barymesh.integrations.star import Coordinator, Report, StarOptions
 from barymesh.result import Result
 
@@ -24,6 +23,8 @@ with needs("flower"):
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
+
+    from barymesh.integrations.masked_star import new_coordinator, new_site
 
 _log = logging.getLogger("flwr")
 

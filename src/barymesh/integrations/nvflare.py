@@ -14,7 +14,6 @@ import numpy as np
 
 from barymesh.errors import NetworkError, OptionError
 from barymesh.extras import needs
-from barymesh.integrations.masked_star import new_coordinator, new_site
 from barymesh.integrations.star import EQUAL, Report, Site, StarOptions
 from barymesh.io.atomic import replacing
 
@@ -28,6 +27,8 @@ with needs("nvflare"):
     from nvflare.app_common.utils.fl_model_utils import FLModelUtils
     from nvflare.app_common.workflows.model_controller import ModelController
     from nvflare.job_config.api import FedJob
+
+    from barymesh.integrations.masked_star import new_coordinator, new_site
 
 # the name of the task, and of the files in the folders of the run: at the server, and at the sites
 TASK, RESULT, MEMORY = "barycenter", "barycenter.npz", "barymesh-memory.npz"

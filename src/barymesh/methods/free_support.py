@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from barymesh.errors import SupportError
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
+from barymesh.methods.entropic import REACH
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.oracle.moving import MovingOracle
 from barymesh.problem import Problem

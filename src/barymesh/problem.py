@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from barymesh.measures import (
 from barymesh.measures.absent import Absent, absent_cost
 from barymesh.measures.base import draw
 from barymesh.measures.lazy import Lazy
+from barymesh.measures.stack import ImageStack
 from barymesh.problem_input import (
     check_dimensions,
     check_symmetric,
@@ -97,7 +98,7 @@ class Problem:
         The number of the first measure, in a part of a larger problem.
     """
 
-    measures: list[Measure]
+    measures: Sequence[Measure]
     support: Support
     cost: Cost
     reg: float
@@ -318,6 +319,16 @@ class Problem:
         other.__dict__.update(made)
         return other
 
+    def part_of(self, places: slice) -> Problem:
+        """The problem of the measures at these places, which follow one another."""
+        first = self.first + (places.start or 0)
+        return replace(self, measures=self.measures[places], weights=self.weights[places], first=first)
+
+    def forget(self) -> None:
+        """Forget atoms and oracles, which take much memory and can be made again."""
+        for name in [name for name in self.__dict__ if name not in self.__dataclass_fields__]:
+            del self.__dict__[name]
+
     def without_oracles(self) -> Problem:
         """The same without what takes much memory and can be made again."""
         kept = replace(self)
@@ -361,6 +372,8 @@ class Problem:
         return found.without(NEGLIGIBLE[self.precision])
 
     def _atoms(self, resolution: float) -> list[Atoms]:
+        if isinstance(self.measures, ImageStack):
+            return self.measures.atoms()
         found = discretise(self.measures, partial(self._discretisation, resolution))
         return [a.without(NEGLIGIBLE[self.precision]) for a in found]
 
@@ -380,8 +393,12 @@ class Problem:
 
     def _oracle(self, dtype: type) -> Oracle:
         # the compiled kernels are loaded when they are needed
+        from barymesh.oracle.grid import GridOracle
         from barymesh.oracle.groups import build_oracle
 
+        if isinstance(self.measures, ImageStack) and self.support.grid is not None and self.cost.separable is not None:
+            # what build_oracle would find, image by image
+            return GridOracle(self.atoms, self.measures.grid, self.support.grid, self.cost.separable, self.reg, dtype)
         return build_oracle(self.atoms, self.support, self.cost, self.reg, dtype)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def common_names(nodes: list[Measure]) -> tuple[str, ...] | None:
     return names if all(others == names for _, others in named) else None
 
 
-def checked_weights(weights: ArrayLike | str | None, measures: list[Measure], *, zero: bool = False) -> Floats:
+def checked_weights(weights: ArrayLike | str | None, measures: Sequence[Measure], *, zero: bool = False) -> Floats:
     """The weights of the measures, with sum 1. ``zero``: whether some may be 0."""
     count = len(measures)
     if weights is None:
@@ -118,7 +119,7 @@ def checked_weights(weights: ArrayLike | str | None, measures: list[Measure], *,
     return normalised(values)
 
 
-def _sizes(measures: list[Measure]) -> Floats:
+def _sizes(measures: Sequence[Measure]) -> Floats:
     """The number of records of every measure."""
     unknown = [k for k, measure in enumerate(measures) if measure.records is None]
     if unknown:

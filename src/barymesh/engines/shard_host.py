@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.errors import BarymeshError, FileError, MeasureError
+from barymesh.exact.pieces import in_pieces
 from barymesh.exact.rows import Rows
+from barymesh.exact.shards import Shards
 from barymesh.io.atomic import replacing
 from barymesh.io.npz import read_npz
 from barymesh.measures import Measure
 from barymesh.measures.lazy import Lazy, LazyMeasures
+from barymesh.measures.stack import ImageStack, stacked
 from barymesh.problem import Problem
 from barymesh.resources.cores import set_threads
 
 Floats = NDArray[np.float64]
 
+# a shard of so many numbers is worked on in pieces
+LARGE = 2**25
 # a shard takes a snapshot after a step if the last one took at most this share of the time since
 SNAPSHOT_SHARE = 0.05
 
@@ -56,7 +61,7 @@ class ShardHost:
     def __init__(self, number: int, problem: Problem, threads: int, folder: str | Path | None, run: str) -> None:
         self.number, self.problem = number, problem
         self.folder = Path(tempfile.gettempdir() if folder is None else folder) / f"barymesh-{run}"
-        self.rows: Rows | None = None
+        self.nodes: Rows | Shards | None = None
         self.failure: BarymeshError | None = None
         self.taken, self.took = time.monotonic(), 0.0
         set_threads(threads)
@@ -71,9 +76,10 @@ class ShardHost:
             except BarymeshError as error:
                 raise self._numbered(error) from error
             weights = np.concatenate([weights for _, weights in loaded])
-            measures = [measure for some, _ in loaded for measure in some]
-            self.problem = self.problem.with_measures(measures, weights)
-            if lazy:
+            measures = _joined([some for some, _ in loaded])
+            self.problem = replace(self.problem, measures=measures, weights=weights / weights.sum())
+            # images on the points of the support have no mass elsewhere
+            if lazy and not isinstance(measures, ImageStack):
                 self.problem.warn_of_support()
         return Loading(weights, tuple((one.category, str(one.message)) for one in seen))
 
@@ -83,38 +89,54 @@ class ShardHost:
         self.place = place
         self.problem = replace(self.problem, first=place.first)
         try:
-            self.rows = Rows.of(self.problem, place.weights, place.all_nodes)
+            self.nodes = self._made()
         except BarymeshError as error:
             raise self._numbered(error) from error
-        if self._snapshot_file.exists():
+        if isinstance(self.nodes, Rows) and self._snapshot_file.exists():
             kept: dict[str, Any] = read_npz(self._snapshot_file)
             done = int(kept["done"])
-            self.rows.continue_from(kept)
+            self.nodes.continue_from(kept)
             return done
         if resumed is not None:
-            self.rows.set_potentials(kept_potentials(Path(resumed), place, self.problem.reg, self.rows.size))
+            self.nodes.set_potentials(kept_potentials(Path(resumed), place, self.problem.reg, self.nodes.size))
         return 0
+
+    def _made(self) -> Rows | Shards:
+        problem, place = self.problem, self.place
+        if place.weights.size * problem.support.size >= LARGE and problem.free is None:
+            return in_pieces(problem, place.weights, place.all_nodes, self.folder)
+        return Rows.of(problem, place.weights, place.all_nodes)
 
     def call(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
         """Carry out call ``number``."""
-        assert self.rows is not None
+        assert self.nodes is not None
         if self.failure is not None:
             raise self.failure
         try:
-            found = getattr(self.rows, method)(*arguments)
+            found = getattr(self.nodes, method)(*arguments)
         except BarymeshError as error:
             self.failure = self._numbered(error)
             raise self.failure from error
-        if method == "move":
-            self._take_snapshot(number)
+        if method == "move" and isinstance(self.nodes, Rows):
+            self._take_snapshot(number, self.nodes)
         return found
 
     def keep(self, folder: str | Path) -> None:
         """Keep the potentials for a later run."""
-        assert self.rows is not None
+        assert self.nodes is not None
+        reg, nodes, written = self.problem.reg, self.nodes, 0
         Path(folder).mkdir(parents=True, exist_ok=True)
-        with replacing(Path(folder) / f"potentials-{self.place.first}.npy") as file:
-            np.save(file, self.problem.reg * self.rows.potentials())
+        file = Path(folder) / f"potentials-{self.place.first}.npy"
+        part = file.with_suffix(".part")
+        rows = np.lib.format.open_memmap(part, "w+", np.float64, (nodes.count, nodes.size))
+        # large shards one piece after the other
+        waits = [piece.submit for piece in nodes.shards] if isinstance(nodes, Shards) else [lambda _: nodes.potentials]
+        for wait in waits:
+            some = wait("potentials")()
+            rows[written : written + len(some)] = reg * some
+            written += len(some)
+        rows.flush()
+        part.replace(file)
 
     def leave(self) -> None:
         """Leave no snapshots behind."""
@@ -124,12 +146,11 @@ class ShardHost:
     def _snapshot_file(self) -> Path:
         return self.folder / f"shard-{self.number}.npz"
 
-    def _take_snapshot(self, done: int) -> None:
-        assert self.rows is not None
+    def _take_snapshot(self, done: int, rows: Rows) -> None:
         began = time.monotonic()
         if self.took > SNAPSHOT_SHARE * (began - self.taken):
             return
-        arrays = self.rows.snapshot()
+        arrays = rows.snapshot()
         if arrays is not None:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with replacing(self._snapshot_file, private=True) as file:
@@ -143,7 +164,16 @@ class ShardHost:
         return type(error)(re.sub(r"^Measure (\d+)", lambda found: f"Measure {first + int(found[1])}", str(error)))
 
 
-def _loaded(problem: Problem) -> Iterator[tuple[list[Measure], Floats]]:
+def _joined(parts: list[Sequence[Measure]]) -> Sequence[Measure]:
+    """The measures of all parts, as a stack of images if all are."""
+    stacks = [part for part in parts if isinstance(part, ImageStack)]
+    if len(stacks) < len(parts):
+        return [measure for part in parts for measure in part]
+    pixels = stacks[0].pixels if len(stacks) == 1 else np.concatenate([stack.pixels for stack in stacks])
+    return ImageStack(pixels, stacks[0].grid)
+
+
+def _loaded(problem: Problem) -> Iterator[tuple[Sequence[Measure], Floats]]:
     """The measures of a problem and their weights, part by part, with the lazy ones loaded."""
     for k, (measure, weight) in enumerate(zip(problem.measures, problem.weights, strict=True)):
         if not isinstance(measure, Lazy):
@@ -152,9 +182,16 @@ def _loaded(problem: Problem) -> Iterator[tuple[list[Measure], Floats]]:
         try:
             found = measure.load()
             many = isinstance(measure, LazyMeasures)
-            made = Problem.create(
-                found if many else [found], problem.free or problem.support, reg=problem.reg, cost=problem.cost.given
-            ).measures
+            stack = stacked(found, problem.support.grid) if many and problem.free is None else None
+            # one that is small is checked like all other measures
+            made: Sequence[Measure] = (
+                stack
+                if stack is not None and len(stack) * problem.support.size >= LARGE
+                else Problem.create(
+                    found if many else [found], problem.free or problem.support, reg=problem.reg,
+                    cost=problem.cost.given,
+                ).measures
+            )  # fmt: skip
         except BarymeshError as error:
             raise type(error)(f"Measure {k}: {error}") from error
         weights = np.full(len(made), weight)

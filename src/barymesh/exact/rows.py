@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class Rows(NodeGroup):
         self.finer: list[Problem] = []
         self.method: RoundMethod[Any] | None = None
         self.saved, self.saved_reg = np.empty((0, 0)), oracle.reg
+        # where large arrays are made
+        self.allocate: Callable[..., NDArray[Any]] = np.empty
         self._evaluate_by(oracle, np.zeros((oracle.count, oracle.size)))
 
     @classmethod
@@ -52,12 +55,29 @@ class Rows(NodeGroup):
 
     def _evaluate_by(self, oracle: Oracle, x: Floats) -> None:
         """Pass to another oracle, with the potentials ``x``."""
-        self.oracle, self.x = oracle, x
+        self._oracle: Oracle | None = oracle
+        self.precise = self._problem is not None and self._problem.__dict__.get("float64_oracle") is oracle
+        self.x = x
         self.size, self.reg = oracle.size, oracle.reg
         # log p_i, which become the residuals mean - log p_i
         self.log_p, self.mean = np.empty_like(x), np.zeros(0)
         self.moves: NDArray[Any] = np.empty((0, *x.shape), np.float32)
         self.changes, self.fallback = self.moves, np.empty((0, 0))
+
+    @property
+    def oracle(self) -> Oracle:
+        """That of the nodes, on the present points."""
+        if self._oracle is None:
+            self._oracle = self.problem.float64_oracle if self.precise else self.problem.oracle
+        return self._oracle
+
+    def forget(self) -> None:
+        """Forget what can be made again, except on coarser points, where it is smaller, and takes longer to make."""
+        problems = self.finer if self.finer else [self.problem]
+        if not self.finer and self.reg == self.problem.reg:
+            self._oracle = None
+        for problem in problems[:1]:
+            problem.forget()
 
     @property
     def problem(self) -> Problem:
@@ -116,7 +136,7 @@ class Rows(NodeGroup):
     def begin_history(self, depth: int, brief: bool) -> None:
         shape, kind = (depth, *self.x.shape), np.uint16 if brief else np.float32
         if self.moves.shape != shape or self.moves.dtype != kind:
-            self.moves, self.changes = np.empty(shape, kind), np.empty(shape, kind)
+            self.moves, self.changes = self.allocate(shape, kind), self.allocate(shape, kind)
             self.fallback = np.empty_like(self.x)
 
     def close_slot(self, slot: int, relaxation: float) -> None:
@@ -159,7 +179,7 @@ class Rows(NodeGroup):
             if reg == problem.reg
             else build_oracle(problem.atoms, problem.support, problem.cost, reg)
         )
-        if oracle is not self.oracle:
+        if oracle is not self.oracle or reg != self.reg:
             self._evaluate_by(oracle, self.x * (self.reg / reg))
 
     # rounds
@@ -220,7 +240,7 @@ class Rows(NodeGroup):
         problem = self.problem
         if self.finer or self.method is not None or self.reg != problem.reg or problem.free is not None:
             return None
-        precise = np.array([self.oracle is problem.float64_oracle, self.saved_reg])
+        precise = np.array([self.precise, self.saved_reg])
         arrays = {name: getattr(self, name) for name in ("x", "moves", "changes", "fallback", "saved")}
         return {**arrays, "precise": precise}
 

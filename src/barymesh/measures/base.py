@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -145,7 +145,7 @@ class Unavailable(Measure):
         raise MeasureError(self.reason)
 
 
-def discretise(measures: list[Measure], how: Callable[[int], Discretisation]) -> list[Atoms]:
+def discretise(measures: Sequence[Measure], how: Callable[[int], Discretisation]) -> list[Atoms]:
     """The atoms of every measure, ``how(k)`` those of measure k. Equal tables of points become one."""
     atoms = []
     for k, measure in enumerate(measures):

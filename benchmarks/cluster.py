@@ -1,7 +1,7 @@
 """The exact solver on a Ray cluster on this machine: how large a problem it takes, and what shards cost.
 
 python -m benchmarks.cluster 1000000              so many images of 28 x 28, on as many workers as cores
-python -m benchmarks.cluster scaling              two actors against two threads, and twice the images on twice the cores
+python -m benchmarks.cluster scaling              actors against threads, and half of the images on one core
 """
 
 from __future__ import annotations

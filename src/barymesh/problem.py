@@ -396,9 +396,12 @@ class Problem:
         from barymesh.oracle.grid import GridOracle
         from barymesh.oracle.groups import build_oracle
 
-        if isinstance(self.measures, ImageStack) and self.support.grid is not None and self.cost.separable is not None:
-            # what build_oracle would find, image by image
-            return GridOracle(self.atoms, self.measures.grid, self.support.grid, self.cost.separable, self.reg, dtype)
+        grid, form = self.support.grid, self.cost.separable
+        if isinstance(self.measures, ImageStack) and grid is not None and form is not None:
+            # what build_oracle would find, image by image; on coarser points atoms have another grid than the pixels
+            own = self.atoms[0].grid
+            assert own is not None
+            return GridOracle(self.atoms, own, grid, form, self.reg, dtype)
         return build_oracle(self.atoms, self.support, self.cost, self.reg, dtype)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -11,26 +13,41 @@ from numpy.typing import NDArray
 class State:
     """Base of the states: dataclasses of arrays of fixed shape, first axis the row, or of other states."""
 
+    @classmethod
+    @cache
+    def _names(cls) -> tuple[str, ...]:
+        # looking up the fields takes longer than copying what they hold
+        return tuple(one.name for one in fields(cls))  # type: ignore[arg-type]
+
     def saved(self) -> dict[str, NDArray[Any]]:
         """The arrays by name; those of a state within this one under ``name.``."""
         found: dict[str, NDArray[Any]] = {}
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
+        for name in self._names():
+            value = getattr(self, name)
             if isinstance(value, State):
-                found |= {f"{one.name}.{inner}": array for inner, array in value.saved().items()}
+                found |= {f"{name}.{inner}": array for inner, array in value.saved().items()}
             else:
-                found[one.name] = value
+                found[name] = value
         return found
+
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """The arrays in the order of ``saved``."""
+        for name in self._names():
+            value = getattr(self, name)
+            if isinstance(value, State):
+                yield from value.arrays()
+            else:
+                yield value
 
     def restore(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take over, by copy, what ``saved`` gave."""
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
+        for name in self._names():
+            value = getattr(self, name)
             if isinstance(value, State):
-                begin = f"{one.name}."
+                begin = f"{name}."
                 value.restore({n.removeprefix(begin): array for n, array in stored.items() if n.startswith(begin)})
             else:
-                setattr(self, one.name, stored[one.name].copy())
+                setattr(self, name, stored[name].copy())
 
 
 S = TypeVar("S", bound=State)

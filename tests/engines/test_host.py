@@ -16,7 +16,7 @@ from barymesh.errors import FileError, OptionError
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport.sockets import Links
-from barymesh.transport.wire import MessageFormat
+from barymesh.transport.wire import NONE, Message, MessageFormat
 
 POINTS = np.linspace(-3, 3, 20)
 MEASURES = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 6))]
@@ -57,7 +57,8 @@ def converse(found, start, end, rng):
                     public = message.copy()
                     if receiver not in other.nodes.ids:
                         public[speaker.algorithm.private] = 0.0
-                    other.transport.deliver(int(node), public, (speaker.incarnation, speaker.transport.sequence))
+                    mark = (speaker.incarnation, speaker.transport.sequence)
+                    other.transport.deliver(Message(int(node), *mark, public, NONE))
 
 
 def view(found, usual=0):
@@ -116,7 +117,7 @@ def test_what_is_kept_is_all_it_needs(method):
         for node, place in old.transport.row.items():
             if old.transport.arrived[place]:
                 vector = old.transport.rows[place, : old.algorithm.width]
-                new.transport.deliver(node, vector, tuple(old.transport.newest[place]))
+                new.transport.deliver(Message(node, *old.transport.newest[place].tolist(), vector, NONE))
     for found in (first, again):
         converse(found, 40, 80, np.random.default_rng(4))
     for old, new in zip(first, again, strict=True):

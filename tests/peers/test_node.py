@@ -17,6 +17,7 @@ from barymesh.io.output import RESULT
 from barymesh.peers.kit import Kit
 from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.node import STATE, PrivacyLevel, open_peer
+from barymesh.transport.wire import NONE, Message
 from tests.peers.cluster import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
@@ -189,7 +190,7 @@ def test_old_messages_are_refused_after_a_restart(kit, tmp_path):
         host, link = peer.runtime.host, peer.runtime.links._links["b"]
         marks = dict(link.admission.marks)
         if receives:
-            peer.runtime.transport.deliver(1, np.zeros(host.algorithm.width), (4, 7))
+            peer.runtime.transport.deliver(Message(1, 4, 7, np.zeros(host.algorithm.width), NONE))
         await peer.run(duration=0.05)
         return marks
 

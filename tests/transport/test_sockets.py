@@ -17,9 +17,10 @@ import zmq.asyncio
 from barymesh.errors import OptionError
 from barymesh.transport import sockets as links
 from barymesh.transport.admission import Tolerance
-from barymesh.transport.sockets import Links
+from barymesh.transport.sockets import Links, Publication
 from barymesh.transport.subscriber import LinkState, Neighbour
 from barymesh.transport.timing import Timing
+from barymesh.transport.wire import MessageFormat
 from tests.transport.real_links import (
     ANYWHERE,
     FORMAT,
@@ -101,6 +102,33 @@ def test_a_neighbour_that_connects_late_gets_the_newest():
     run(work())
 
 
+def test_messages_of_several_nodes_travel_together_and_count_one_by_one():
+    a, b = Peer(0), Peer(1)
+    nodes = (0, 7, 8)
+    wide = MessageFormat("run", np.full(3000, -1e9), np.full(3000, 1e9))
+
+    async def work():
+        async with (
+            Links(nodes, ANYWHERE, [], wide, curve=a.keys, timing=QUICK) as at_a,
+            b.links(message_format=wide) as at_b,
+        ):
+            at_a.add(b.at(at_b.endpoint))
+            at_b.add(Neighbour(a.name, at_a.endpoint, nodes, a.keys.public))
+            await state(at_b, a, LinkState.CONNECTED)
+            # 24 kB each: two fit into a packet
+            at_a.publish_all([Publication(node, np.full(3000, float(node)), None) for node in nodes], 0, 1)
+            found = {}
+            while len(found) < 3:
+                await at_b.arrival()
+                found |= at_b.newest()
+            assert {node: set(message.vector()) for node, message in found.items()} == {0: {0}, 7: {7}, 8: {8}}
+            status = at_b.status()[a.name]
+            assert (status.accepted_messages, status.refused_messages) == (3, {})
+            assert status.received_bytes == status.received_messages * at_a.sent_bytes / 3
+
+    run(work())
+
+
 def test_of_a_burst_the_newest_of_each_node_arrives():
     a, b = Peer(0), Peer(1)
     nodes = (0, 7, 8)
@@ -146,7 +174,7 @@ import asyncio, json, sys
 import numpy as np
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.subscriber import Neighbour
-from barymesh.transport.sockets import Links
+from barymesh.transport.sockets import Links, Publication
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import MessageFormat
 

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from barymesh.transport import wire
+from barymesh.transport.handshake import Reply
 from barymesh.transport.wire import (
     HEADER_BYTES,
+    VERSION,
+    VERSIONS,
     BadMessageError,
     MessageFormat,
     Reason,
@@ -171,3 +174,23 @@ def test_the_format_needs_no_sockets():
     """The simulator counts the bytes of frames with it."""
     code = "import sys; import barymesh.transport.wire; sys.exit('zmq' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=40))
+def test_frames_leave_a_packet_as_they_came(lengths):
+    sent = [encode("run", k, 1, 2, np.full(length, float(k))) for k, length in enumerate(lengths)]
+    joined = [b"".join(sent[part]) for part in wire.packets(sent)]
+    assert [frame for packet in joined for frame in wire.frames(packet)] == sent
+    assert all(len(packet) <= max(wire.PACKET_BYTES, *map(len, sent)) for packet in joined)
+
+
+@given(st.binary(max_size=400), st.integers(0, 3))
+def test_whatever_a_packet_is_its_parts_are_all_of_it(rest, count):
+    packet = b"".join(encode("run", k, 1, 2, np.zeros(k)) for k in range(count)) + rest
+    assert b"".join(wire.frames(packet)) == packet
+
+
+def test_a_handshake_is_not_taken_for_a_message():
+    # where a message has its length, a reply has its incarnation
+    reply = Reply(VERSION, VERSIONS, bytes(16), 0, "run").encode()
+    assert list(wire.frames(reply)) == [reply]

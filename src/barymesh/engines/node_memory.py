@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from barymesh.transport.wire import run_digest
 
 RUN, DIGEST = 16, 16
 # incarnation, sequence, messages and bytes
+_COUNTS = struct.Struct("<4q")
 NUMBERS = 4
 
 
@@ -30,11 +32,10 @@ class NodeMemory:
     def pack(self) -> bytes:
         """All of it; always the same number of bytes."""
         # the messages that depend on this state are sent under the next sequence number
-        sent = self.host.traffic
-        counts = [self.host.incarnation, self.transport.sequence + 1, sent.messages, sent.bytes, *self.host.counts]
-        numbers = np.concatenate([np.array(counts, dtype="<i8"), self.transport.newest.astype("<i8").ravel()])
-        arrays = [array.tobytes() for array in self.host.state.saved().values()]
-        return b"".join([self._run, self._digest, numbers.tobytes(), *arrays])
+        host, sent = self.host, self.host.traffic
+        counts = _COUNTS.pack(host.incarnation, self.transport.sequence + 1, sent.messages, sent.bytes)
+        arrays = [host.counts, self.transport.newest, *host.state.arrays()]
+        return b"".join([self._run, self._digest, counts, *arrays])
 
     def is_of_this_run(self, kept: bytes) -> bool:
         """Whether ``pack`` gave it in this run, and not in one with another network."""

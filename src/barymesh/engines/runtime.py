@@ -196,7 +196,8 @@ class Runtime:
                     self._kept = self.memory.pack()
                     self.store.write(self._kept)
                 self.host.send(batch, outgoing)
-            converged = (converged or now) if self.host.stopped.all() else None
+            if linger is not None:
+                converged = (converged or now) if self.host.stopped.all() else None
             reason = self._stop_reason(now - started, duration, converged and now - converged, linger)
             if report is not None and (now - reported >= every or reason is not None):
                 report(self.snapshot())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from barymesh.decentralized.algorithm import Batch, Floats, Nodes
 from barymesh.decentralized.inbox import NO_MESSAGE, ListedInbox
 from barymesh.decentralized.transport import Transport, chosen_links, padded
-from barymesh.transport.sockets import Links
+from barymesh.transport.sockets import Links, Publication
+from barymesh.transport.wire import NONE, Message
 
 
 class SocketTransport(Transport):
@@ -33,6 +35,7 @@ class SocketTransport(Transport):
         self.arrived = np.zeros(1 + known.size, dtype=bool)
         # incarnation and sequence of the newest message of each, to recognise old ones after a restart too
         self.newest = np.full((1 + known.size, 2), -1, dtype=np.int64)
+        self.around = [one.tolist() for one in around]
         self.slots = np.array([self.row[int(j)] for one in around for j in one], dtype=np.int32)
         self.ends = np.concatenate([[0], np.cumsum([len(one) for one in around])]).astype(np.intp)
 
@@ -42,7 +45,7 @@ class SocketTransport(Transport):
 
     def receive(self, batch: Batch) -> ListedInbox:
         for message in self.links.newest().values():
-            self.deliver(message.sender, message.vector(), message.mark)
+            self.deliver(message)
         return self.inbox(batch.rows)
 
     def inbox(self, rows: NDArray[np.intp]) -> ListedInbox:
@@ -52,30 +55,39 @@ class SocketTransport(Transport):
 
     def check(self, batch: Batch, messages: Floats) -> None:
         """NumericalError unless neighbours would accept the messages ``(b, width)``."""
-        for row, message in zip(batch.rows, messages, strict=True):
-            self.links.format.require_sendable(int(self.nodes.ids[row]), message)
+        self.links.format.require_sendable(self.nodes.ids[batch.rows].tolist(), messages)
 
     def send(
         self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: NDArray[np.bool_] | None = None
     ) -> None:
         self.sequence += 1
-        chosen = chosen_links(links, self.ends[batch.rows + 1] - self.ends[batch.rows])
-        for row, message, receiver, over in zip(batch.rows, messages, receivers.tolist(), chosen, strict=True):
-            if not over.any():
-                continue
-            node = int(self.nodes.ids[row])
-            self.deliver(node, message, (self.incarnation, self.sequence))
-            to = None if over.all() else self.nodes.network.neighbours_of(node)[over].tolist()
-            self.links.publish(node, self.incarnation, self.sequence, message, None if receiver < 0 else receiver, to)
+        outgoing = []
+        for k, (row, receiver, to) in enumerate(
+            zip(batch.rows, receivers.tolist(), self._to(batch, links), strict=True)
+        ):
+            if to:
+                node, private_to = int(self.nodes.ids[row]), None if receiver < 0 else receiver
+                self.deliver(Message(node, self.incarnation, self.sequence, messages[k], NONE))
+                outgoing.append(Publication(node, messages[k], private_to, to))
+        self.links.publish_all(outgoing, self.incarnation, self.sequence)
 
-    def deliver(self, sender: int, vector: Floats, mark: tuple[int, int]) -> None:
-        """The newest message ``(width,)`` of a node, with its (incarnation, sequence)."""
-        place = self.row.get(sender)
+    def _to(self, batch: Batch, links: NDArray[np.bool_] | None) -> list[list[int]]:
+        """For every node of the batch the neighbours that it sends to."""
+        around = [self.around[row] for row in batch.rows]
+        if links is None:
+            return around
+        chosen = chosen_links(links, self.ends[batch.rows + 1] - self.ends[batch.rows])
+        return [list(compress(ids, over)) for ids, over in zip(around, chosen, strict=True)]
+
+    def deliver(self, message: Message) -> None:
+        """The newest message of a node."""
+        place = self.row.get(message.sender)
         if place is not None:
-            self.rows[place, : self.width] = vector
-            self.arrived[place], self.newest[place] = True, mark
+            row, gap, sent = self.rows[place], message.missing, message.values
+            row[: gap.start], row[gap], row[gap.stop : self.width] = sent[: gap.start], 0.0, sent[gap.start :]
+            self.arrived[place], self.newest[place] = True, message.mark
             if self.observer is not None:
-                self.observer(sender, vector)
+                self.observer(message.sender, row[: self.width])
 
     @property
     def marks(self) -> dict[int, tuple[int, int]]:

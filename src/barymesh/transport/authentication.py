@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from barymesh.extras import needs
 from barymesh.transport import keys
 from barymesh.transport.rate_limit import RateLimit
 
 with needs("peers"):
-    import zmq.asyncio
+    import zmq
     from zmq.auth.asyncio import AsyncioAuthenticator
     from zmq.utils import z85
 
@@ -57,7 +58,7 @@ class PeerAuthenticator(AsyncioAuthenticator):
     """Answers for all CURVE servers of a context. It must be started before the first of them is bound: without an
     authenticator libzmq admits every connection. While it does not answer, none is admitted."""
 
-    def __init__(self, context: zmq.asyncio.Context, admitted: AdmittedKeys) -> None:
+    def __init__(self, context: zmq.Context[Any], admitted: AdmittedKeys) -> None:
         super().__init__(context)
         self._admitted = admitted
         self.configure_curve_callback(DOMAIN, admitted)

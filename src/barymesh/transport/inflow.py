@@ -32,6 +32,11 @@ class Inflow:
             self._socket = socket.socket(fileno=os.dup(handle))
             self._seen = self._received()
 
+    @property
+    def counts(self) -> bool:
+        """Whether anything can be known of it."""
+        return self._socket is not None and self._socket.family != socket.AF_UNIX
+
     def _received(self) -> int:
         if self._socket is None or not hasattr(socket, "TCP_INFO"):
             return 0

@@ -15,8 +15,9 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from barymesh.errors import NetworkError
 from barymesh.extras import needs
@@ -27,10 +28,10 @@ from barymesh.transport.inflow import Inflows
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.rate_limit import RateLimit
 from barymesh.transport.timing import Timing
-from barymesh.transport.wire import BadMessageError, MessageFormat, Reason, in_version
+from barymesh.transport.wire import BadMessageError, MessageFormat, Reason, in_version, packets
 
 with needs("peers"):
-    import zmq.asyncio
+    import zmq
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ _CONNECTIONS = 4
 _EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
 # the address of a monitor must be new each time
 _numbers = itertools.count()
+
+# in a loop, the operations of the enumerations would take longer than sending
+_NOBLOCK, _MORE, _READABLE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE), int(zmq.POLLIN)
 
 # seconds: how often connections are looked at
 _LOOK = 0.05
@@ -61,19 +65,22 @@ class _Connection:
 
 
 @dataclass
-class _Outgoing:
-    """The newest message of a node, of this ``incarnation``: the frame for the peer ``receiver``, the frame for all
-    others, the peers that it is sent ``to``, None for all, and those that have got it."""
+class OutgoingMessage:
+    """A message of the node ``sender``, of this ``incarnation``: the frame for the peer ``receiver``, the frame for all
+    others, the peers that it is sent ``to``, None for all; ``time`` when it was made, and the peers that have got
+    it."""
 
+    sender: int
     incarnation: int
     public: bytes
     private: bytes
     receiver: str | None
-    time: float
     to: Set[str] | None = None
+    time: float = field(default_factory=time.monotonic)
     sent_to: set[str] = field(default_factory=set)
 
     def frame(self, peer: str) -> bytes:
+        """The one for this peer."""
         return self.private if peer == self.receiver else self.public
 
 
@@ -108,7 +115,7 @@ class Publisher:
         self._format = message_format
         self._identify = identify
         self._on_misuse = on_misuse
-        self._newest: dict[int, _Outgoing] = {}
+        self._newest: dict[int, OutgoingMessage] = {}
         # by neighbour, its newest connections
         self._connections: dict[str, deque[_Connection]] = {}
         # that of the newest message; -1 before the first
@@ -116,12 +123,12 @@ class Publisher:
         self._log_limit = RateLimit()
         self._reopening = asyncio.Lock()
         # None while closed
-        self._context: zmq.asyncio.Context | None = None
+        self._context: zmq.Context[Any] | None = None
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self._inflows = Inflows()
 
-    def open(self, context: zmq.asyncio.Context) -> None:
+    def open(self, context: zmq.Context[Any]) -> None:
         """Begin to listen."""
         self._context = context
         try:
@@ -132,7 +139,7 @@ class Publisher:
                 "machine that is free."
             ) from error
 
-    def _bind(self, context: zmq.asyncio.Context) -> None:
+    def _bind(self, context: zmq.Context[Any]) -> None:
         socket: zmq.Socket[bytes] = zmq.Socket(context, zmq.ROUTER)
         monitor = _monitor(context, socket)
         try:
@@ -157,16 +164,17 @@ class Publisher:
         self._socket, self._monitor = socket, monitor
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def publish(
-        self, sender: int, incarnation: int, public: bytes, private: bytes, receiver: str | None,
-        to: Set[str] | None = None,
-    ) -> None:  # fmt: skip
-        """Send a node's message, and from now on repeat it in place of the one before: the frame ``private`` to the
-        peer ``receiver``, the frame ``public`` to all others, or to those in ``to``. While the socket is closed it is
-        only kept, and sent later."""
-        self._incarnation = incarnation
-        message = self._newest[sender] = _Outgoing(incarnation, public, private, receiver, time.monotonic(), to)
-        self._send(message)
+    def publish(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Send messages of one incarnation, one for each of some nodes, and from now on repeat them in place of those
+        before. While the socket is closed they are only kept, and sent later."""
+        self._newest |= {message.sender: message for message in messages}
+        self._incarnation = messages[0].incarnation
+        self._send(messages)
+
+    def withdraw(self) -> None:
+        """Repeat nothing of what was published so far."""
+        self._newest.clear()
+        self._incarnation = -1
 
     async def repeat(self) -> None:
         """Send again, for ever, what has not been replaced for a while."""
@@ -174,9 +182,8 @@ class Publisher:
             await asyncio.sleep(self._timing.repeat)
             self.read_requests()
             before = time.monotonic() - self._timing.repeat
-            for message in self._newest.values():
-                if message.time <= before:
-                    self._send(message)
+            if old := [message for message in self._newest.values() if message.time <= before]:
+                self._send(old)
 
     async def guard(self) -> None:
         """End connections, for ever, that bring in what no request has: libzmq would keep any number of parts until the
@@ -190,17 +197,25 @@ class Publisher:
                 if self._log_limit.suppressed("inflow") is not None:
                     _log.warning("a connection from %s was ended: it sends what is no request, without an end", address)
 
-    def _send(self, message: _Outgoing) -> None:
+    def _send(self, messages: Sequence[OutgoingMessage]) -> None:
         for peer, connections in list(self._connections.items()):
-            if message.to is not None and peer not in message.to:
+            chosen = [one for one in messages if one.to is None or peer in one.to]
+            if not chosen:
                 continue
-            frame = message.frame(peer)
             # an old connection may not have been found to be dead yet
             for one in list(connections):
-                if not (one.served and self._announce(one, message.incarnation, connections)):
-                    continue
-                if not self._send_to(one, in_version(frame, one.reply.version), connections):
-                    continue
+                if one.served and self._announce(one, chosen[0].incarnation, connections):
+                    self._send_all(peer, one, chosen, connections)
+
+    def _send_all(
+        self, peer: str, one: _Connection, messages: Sequence[OutgoingMessage], connections: deque[_Connection]
+    ) -> None:
+        """Send messages over one connection, and count them."""
+        frames = [in_version(message.frame(peer), one.reply.version) for message in messages]
+        for part in packets(frames):
+            if not self._send_to(one, b"".join(frames[part]), connections):
+                return
+            for message, frame in zip(messages[part], frames[part], strict=True):
                 if peer in message.sent_to:
                     self.repeated_messages += 1
                     self.repeated_bytes += len(frame)
@@ -223,8 +238,8 @@ class Publisher:
         if self._socket is None:
             return False
         try:
-            self._socket.send(one.routing_id, zmq.SNDMORE | zmq.NOBLOCK)
-            self._socket.send(frame, zmq.NOBLOCK)
+            self._socket.send(one.routing_id, _MORE)
+            self._socket.send(frame, _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno == errno.EHOSTUNREACH:
                 connections.remove(one)
@@ -234,7 +249,7 @@ class Publisher:
     def read_requests(self) -> None:
         """Read what neighbours have sent: more at a time than one queue holds, so that it cannot pile up."""
         for _ in range(4 * _INBOUND_QUEUE):
-            if self._socket is None or not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if self._socket is None or not int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE:
                 return
             routing_id, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             self._read_request(routing_id.bytes, parts)
@@ -302,7 +317,7 @@ def _close(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
     socket.close()
 
 
-def _monitor(context: zmq.asyncio.Context, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+def _monitor(context: zmq.Context[Any], socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
     """What reports the connections of a socket. Its queue has no limit: libzmq would wait for room in it."""
     address = f"inproc://publisher-{next(_numbers)}"
     monitor: zmq.Socket[bytes] = zmq.Socket(context, zmq.PAIR)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from numpy.typing import ArrayLike
 
@@ -25,13 +25,13 @@ from barymesh.transport.admission import Admission, Tolerance
 from barymesh.transport.authentication import AdmittedKeys, PeerAuthenticator
 from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.keys import CurveKeyError, KeyPair
-from barymesh.transport.publisher import Publisher
+from barymesh.transport.publisher import OutgoingMessage, Publisher
 from barymesh.transport.subscriber import Link, LinkState, Neighbour
 from barymesh.transport.timing import Timing
-from barymesh.transport.wire import BadMessageError, Mark, Message, MessageFormat, Reason
+from barymesh.transport.wire import BadMessageError, Floats, Mark, Message, MessageFormat, Reason, encode
 
 with needs("peers"):
-    import zmq.asyncio
+    import zmq
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,15 @@ class LinkStatus:
     program: str | None
     version: int | None
     network: str | None
+
+
+class Publication(NamedTuple):
+    """The state ``(width,)`` of a node to be sent; ``private_to`` and ``to`` as for ``Links.publish``."""
+
+    sender: int
+    vector: Floats
+    private_to: int | None
+    to: Iterable[int] | None = None
 
 
 class Links:
@@ -95,15 +104,19 @@ class Links:
         self.outdated = False
         # set to end the pause of a neighbour that is cut off
         self._pardons: dict[str, asyncio.Event] = {}
-        self._queue = max(16, _QUEUE_BYTES // message_format.longest_frame)
+        neighbours = tuple(neighbours)
+        nodes_of_one = max([len(self.nodes), *(len(one.nodes) for one in neighbours)])
+        self._queue = max(16, _QUEUE_BYTES // message_format.longest_packet(nodes_of_one))
         self._links: dict[str, Link] = {}
+        # the neighbour that hosts a node
+        self._hosts: dict[int, str] = {}
         self._receiving: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._newest: dict[int, Message] = {}
         self._arrived = asyncio.Event()
         self._check_endpoint(endpoint)
         # None while closed
-        self._context: zmq.asyncio.Context | None = None
+        self._context: zmq.Context[Any] | None = None
         self._authenticator: PeerAuthenticator | None = None
         self._admitted = AdmittedKeys()
         self._publisher = Publisher(
@@ -113,7 +126,7 @@ class Links:
             self.add(neighbour)
 
     async def __aenter__(self) -> Self:
-        self._context = zmq.asyncio.Context()
+        self._context = zmq.Context()
         # what waits in a socket that is closed is of no use
         self._context.linger = 0
         try:
@@ -163,25 +176,37 @@ class Links:
         to: Iterable[int] | None = None,
     ) -> None:  # fmt: skip
         """Send the newest state ``(width,)`` of the own node ``sender`` to all neighbours, or to those that host the
-        nodes ``to``, and repeat it until there is a newer one. Does not wait.
+        nodes ``to``, and repeat it until there is a newer one. Does not wait. NumericalError if no neighbour would
+        accept it.
 
         The peer that hosts the node ``private_to`` gets all of it, the others get it without the private columns. If no
         neighbour hosts that node, or if it is None, they are not sent.
         """
-        if sender not in self.nodes:
-            raise OptionError(f"Node {sender} is not a node of this peer; it has {sorted(self.nodes)}.")
-        receiver = None if private_to is None else self._host_of(private_to)
-        public = self.format.encode(sender, incarnation, sequence, vector)
-        private = public
-        if receiver is not None:
-            private = self.format.encode(sender, incarnation, sequence, vector, with_private=True)
-        peers = None if to is None else {name for node in to if (name := self._host_of(node)) is not None}
+        values = self.format.as_vector(sender, vector)
+        shown = private_to is not None and private_to in self._hosts
+        self.format.require_sendable([sender], (values if shown else self.format.public(values))[None])
+        self.publish_all([Publication(sender, values, private_to, to)], incarnation, sequence)
+
+    def publish_all(self, messages: Iterable[Publication], incarnation: int, sequence: int) -> None:
+        """Send the newest states of several own nodes as ``publish`` does, those for one neighbour together. Nothing is
+        checked: see ``MessageFormat.require_sendable``."""
+        outgoing = []
+        for sender, vector, private_to, to in messages:
+            if sender not in self.nodes:
+                raise OptionError(f"Node {sender} is not a node of this peer; it has {sorted(self.nodes)}.")
+            receiver = None if private_to is None else self._hosts.get(private_to)
+            mark = (sender, incarnation, sequence)
+            public = private = encode(self.format.run, *mark, self.format.public(vector))
+            if receiver is not None:
+                private = encode(self.format.run, *mark, vector, with_private=True)
+            peers = None if to is None else {name for node in to if (name := self._hosts.get(node)) is not None}
+            outgoing.append(OutgoingMessage(sender, incarnation, public, private, receiver, peers))
         self._publisher.read_requests()
         if incarnation != self._own[0]:
             self._continued = self.outdated = False
         self._own = (incarnation, sequence)
-        if not self.outdated:
-            self._publisher.publish(sender, incarnation, public, private, receiver, peers)
+        if outgoing and not self.outdated:
+            self._publisher.publish(outgoing)
 
     def continue_from(self, incarnation: int, sequence: int) -> None:
         """This process continues an incarnation that an earlier one began, from this message on. If a neighbour turns
@@ -256,6 +281,7 @@ class Links:
         if neighbour.public_key is not None:
             self._admitted.admit(neighbour.public_key, neighbour.name)
         self._links[neighbour.name] = link
+        self._hosts |= dict.fromkeys(neighbour.nodes, neighbour.name)
         if self._context is not None:
             self._receive(link, self._context)
 
@@ -272,6 +298,7 @@ class Links:
         if name not in self._links:
             raise OptionError(f"There is no neighbour {name!r}; there are {', '.join(self._links) or 'none'}.")
         link = self._links.pop(name)
+        self._hosts = {node: host for node, host in self._hosts.items() if host != name}
         # if it comes back, its old messages are refused
         self._marks |= link.admission.marks
         await self._disconnect(link)
@@ -316,10 +343,10 @@ class Links:
                 "pair, or use a loopback address such as tcp://127.0.0.1:5555, or ipc://path."
             )
 
-    def _receive(self, link: Link, context: zmq.asyncio.Context) -> None:
+    def _receive(self, link: Link, context: zmq.Context[Any]) -> None:
         self._receiving[link.neighbour.name] = self._start(self._receive_until_cut_off(link, context))
 
-    async def _receive_until_cut_off(self, link: Link, context: zmq.asyncio.Context) -> None:
+    async def _receive_until_cut_off(self, link: Link, context: zmq.Context[Any]) -> None:
         await link.run(context)
         self._start(self._cut_off(link))
 
@@ -328,14 +355,10 @@ class Links:
         self._newest[message.sender] = message
         self._arrived.set()
 
-    def _host_of(self, node: int) -> str | None:
-        """The neighbour that hosts the node."""
-        return next((name for name, link in self._links.items() if node in link.admission.nodes), None)
-
     def _identify(self, request: Request, user: str | None) -> str | None:
         """The neighbour that requests messages: the one that has authenticated; without keys, the one that hosts the
         node it names."""
-        name = self._host_of(request.node) if self._curve is None else user
+        name = self._hosts.get(request.node) if self._curve is None else user
         link = self._links.get(name) if name is not None else None
         if link is None or link.admission.cut_off:
             return None
@@ -350,6 +373,7 @@ class Links:
         newer = mark[0] != incarnation or mark[1] > sequence
         if self._continued and newer and not self.outdated:
             self.outdated = True
+            self._publisher.withdraw()
             _log.warning("a neighbour has newer messages of this node than its memory, which is old: it begins anew")
 
     def _on_misuse(self, name: str, fault: BadMessageError) -> None:

@@ -14,18 +14,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from barymesh.extras import needs
-from barymesh.transport import endpoints
+from barymesh.transport import endpoints, wire
 from barymesh.transport.admission import Admission
 from barymesh.transport.handshake import Reply, Request
 from barymesh.transport.inflow import Inflow
 from barymesh.transport.keys import KeyPair, fingerprint
+from barymesh.transport.readiness import read_when_ready
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import BadMessageError, Message, Reason
 
 with needs("peers"):
-    import zmq.asyncio
+    import zmq
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +49,12 @@ _EVENTS = (
     | zmq.Event.CONNECT_RETRIED
 )
 
-# how often a connection over which nothing comes to an end is looked at
-_LOOK_MS = 50
+# seconds: how often a connection over which nothing comes to an end is looked at
+_LOOK = 0.05
 
-# libzmq reports within microseconds of a disconnection that it will retry; it does not after a breach of protocol
-_ANNOUNCEMENT_MS = 500
+# seconds: libzmq reports within microseconds of a disconnection that it will retry; it does not after a breach of
+# protocol
+_ANNOUNCEMENT = 0.5
 
 # never reached. Each connection has a socket of its own: after a refusal libzmq would not retry; and if it retried
 # after a heartbeat missed behind a full queue, it would abort the whole process (zeromq/libzmq#3937)
@@ -59,6 +62,9 @@ _LIBZMQ_RETRY_MS = 24 * 3600 * 1000
 
 # bytes of a routing id. It is random: a peer that knew it could take the place of a connection that has ended
 _ROUTING_ID = 16
+
+# in a loop, the operations of the enumeration would take longer than receiving
+_NOBLOCK = int(zmq.NOBLOCK)
 
 # the address of a monitor must be new each time
 _numbers = itertools.count()
@@ -121,6 +127,7 @@ class Link:
         self._timing = timing
         self._queue = queue
         self._deliver = deliver
+        self._longest = admission.format.longest_packet(len(neighbour.nodes))
         # of the present connection
         self._inflow: Inflow | None = None
         self._was_connected = False
@@ -130,7 +137,7 @@ class Link:
         """When the neighbour is admitted again, by the wall clock; None if it is not cut off."""
         return self.since + self.admission.pause if self.state is LinkState.CUT_OFF else None
 
-    async def run(self, context: zmq.asyncio.Context) -> None:
+    async def run(self, context: zmq.Context[Any]) -> None:
         """Receive until the neighbour is cut off."""
         wait = self._timing.retry
         while not self.admission.cut_off:
@@ -142,10 +149,11 @@ class Link:
                 self._set_absent(f"cannot try to connect: {error}")
             # a connection that ends at once is no reason to hurry, however often it happens
             lasted = time.monotonic() - began > self._timing.retry_limit
-            wait = self._timing.retry if lasted else min(2 * wait, self._timing.retry_limit)
+            wait = self._timing.retry if lasted else wait
             if not self.admission.cut_off:
                 # random, so that not all peers try at the same moment
                 await asyncio.sleep(random.uniform(wait / 2, wait))
+            wait = min(2 * wait, self._timing.retry_limit)
 
     def cut_off(self) -> None:
         """Record that the neighbour has been cut off."""
@@ -179,7 +187,7 @@ class Link:
         else:
             self._set_state(LinkState.CONNECTED, "")
 
-    async def _connection(self, context: zmq.asyncio.Context) -> None:
+    async def _connection(self, context: zmq.Context[Any]) -> None:
         """One connection, from the attempt to its end."""
         endpoint = await endpoints.resolved(self.neighbour.endpoint)
         with self._sockets(context, endpoint) as (dealer, monitor):
@@ -187,16 +195,14 @@ class Link:
 
     @contextmanager
     def _sockets(
-        self, context: zmq.asyncio.Context, endpoint: str
-    ) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
+        self, context: zmq.Context[Any], endpoint: str
+    ) -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes]]]:
         """A DEALER socket that connects and requests messages, and its monitor."""
-        dealer = context.socket(zmq.DEALER)
+        dealer: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         try:
             self._timing.apply(dealer)
             dealer.setsockopt(zmq.RCVHWM, self._queue)
-            dealer.setsockopt(
-                zmq.MAXMSGSIZE, max(_HANDSHAKE_BYTES, _SOCKET_LIMIT * self.admission.format.longest_frame)
-            )
+            dealer.setsockopt(zmq.MAXMSGSIZE, max(_HANDSHAKE_BYTES, _SOCKET_LIMIT * self._longest))
             dealer.setsockopt(zmq.RECONNECT_IVL, _LIBZMQ_RETRY_MS)
             dealer.setsockopt(zmq.IPV6, endpoints.is_ipv6(endpoint))
             dealer.setsockopt(zmq.ROUTING_ID, secrets.token_bytes(_ROUTING_ID))
@@ -208,7 +214,7 @@ class Link:
             try:
                 dealer.connect(endpoint)
                 # waits in the queue until the handshake has succeeded
-                zmq.Socket(shadow=dealer).send(self._request(), zmq.NOBLOCK)
+                dealer.send(self._request(), zmq.NOBLOCK)
                 yield dealer, monitor
             finally:
                 if self._inflow is not None:
@@ -220,60 +226,72 @@ class Link:
         finally:
             dealer.close()
 
-    async def _receive_until_end(self, dealer: zmq.asyncio.Socket, monitor: zmq.asyncio.Socket) -> None:
+    async def _receive_until_end(self, dealer: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
         """Receive until the connection ends, or the attempt fails."""
-        poller = zmq.asyncio.Poller()
-        poller.register(dealer, zmq.POLLIN)
-        poller.register(monitor, zmq.POLLIN)
-        # the same socket without a future for each frame
-        frames = zmq.Socket(shadow=dealer)
-        connected = False
-        while not self.admission.cut_off:
-            ready = dict(await poller.poll(_LOOK_MS if self._inflow else -1))
-            if dealer in ready:
-                self._receive(frames)
-            elif self._inflow is not None and self._inflow.is_excessive(self.received_messages):
-                self.admission.report(BadMessageError(Reason.BROKEN, "a message of too many parts"))
-                return
-            if monitor not in ready:
-                continue
-            event, value = struct.unpack("=Hi", (await monitor.recv_multipart())[0])
-            if event == zmq.Event.CONNECTED:
-                self._inflow = Inflow(value, self.admission.format.longest_frame)
-            elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
-                connected = self._was_connected = True
-                # the reply may have been read before the event that precedes it
-                if self.admission.reply is None:
-                    self._set_state(LinkState.CONNECTED, "")
-            elif event == zmq.Event.DISCONNECTED:
-                self._set_absent("the connection ended")
-                while self._receive(frames):
-                    await asyncio.sleep(0)
-                if not await monitor.poll(_ANNOUNCEMENT_MS):
-                    self._protocol_breach(connected)
-                    return
-            else:
-                self._attempt_failed(event, value, connected)
-                return
+        events: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
 
-    def _receive(self, frames: zmq.Socket[bytes]) -> bool:
-        """Check a batch of frames; whether there may be more."""
+        def receive() -> bool:
+            more = self._receive(dealer)
+            if self.admission.cut_off:
+                events.put_nowait(None)
+            return more
+
+        connected, ended = False, False
+        with read_when_ready(dealer, receive), read_when_ready(monitor, lambda: _read_events(monitor, events)):
+            while not self.admission.cut_off:
+                counts = self._inflow is not None and self._inflow.counts
+                try:
+                    async with asyncio.timeout(_ANNOUNCEMENT if ended else _LOOK if counts else None):
+                        found = await events.get()
+                except TimeoutError:
+                    if ended:
+                        self._protocol_breach(connected)
+                        return
+                    if self._inflow is not None and self._inflow.is_excessive(self.received_messages):
+                        self.admission.report(BadMessageError(Reason.BROKEN, "a message of too many parts"))
+                        return
+                    continue
+                if found is None:
+                    return
+                event, value = found
+                if event == zmq.Event.CONNECTED:
+                    self._inflow = Inflow(value, self._longest)
+                elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
+                    connected = self._was_connected = True
+                    # the reply may have been read before the event that precedes it
+                    if self.admission.reply is None:
+                        self._set_state(LinkState.CONNECTED, "")
+                elif event == zmq.Event.DISCONNECTED:
+                    self._set_absent("the connection ended")
+                    while self._receive(dealer):
+                        await asyncio.sleep(0)
+                    ended = True
+                else:
+                    self._attempt_failed(event, value, connected)
+                    return
+
+    def _receive(self, dealer: zmq.Socket[bytes]) -> bool:
+        """Check a batch of packets; whether there may be more."""
         for _ in range(_BATCH):
             try:
-                frame = frames.recv(zmq.NOBLOCK)
+                packet = dealer.recv(_NOBLOCK)
             except zmq.Again:
                 return False
-            reply = self.admission.reply
-            message = self.admission.accept(frame)
-            if (new := self.admission.reply) is not None and new is not reply:
-                self._on_reply(new)
-                continue
-            self.received_messages += 1
-            self.received_bytes += len(frame)
-            if message is not None:
-                self.last_accepted = time.monotonic()
-                self._deliver(message)
+            for frame in wire.frames(packet):
+                self._receive_frame(frame)
         return not self.admission.cut_off
+
+    def _receive_frame(self, frame: bytes) -> None:
+        reply = self.admission.reply
+        message = self.admission.accept(frame)
+        if (new := self.admission.reply) is not None and new is not reply:
+            self._on_reply(new)
+            return
+        self.received_messages += 1
+        self.received_bytes += len(frame)
+        if message is not None:
+            self.last_accepted = time.monotonic()
+            self._deliver(message)
 
     def _attempt_failed(self, event: int, value: int, connected: bool) -> None:
         """Record why the attempt failed, or what ended the connection."""
@@ -315,6 +333,16 @@ class Link:
             f" ({note})" if note else "",
             extra={"peer": self.neighbour.name},
         )
+
+
+def _read_events(monitor: zmq.Socket[bytes], events: asyncio.Queue[tuple[int, int] | None]) -> bool:
+    """Put all events that have come into the queue."""
+    while True:
+        try:
+            parts = monitor.recv_multipart(_NOBLOCK)
+        except zmq.Again:
+            return False
+        events.put_nowait(struct.unpack("=Hi", parts[0]))
 
 
 def _range(versions: tuple[int, int]) -> str:

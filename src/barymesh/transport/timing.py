@@ -8,7 +8,7 @@ from barymesh.errors import OptionError
 from barymesh.extras import needs
 
 with needs("peers"):
-    import zmq.asyncio
+    import zmq
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Timing:
             if not 0.001 <= value <= 6553:
                 raise OptionError(f"Timing({name}={value}): choose 0.001 to 6553 seconds.")
 
-    def apply(self, socket: zmq.Socket[bytes] | zmq.asyncio.Socket) -> None:
+    def apply(self, socket: zmq.Socket[bytes]) -> None:
         """Let the socket send heartbeats, and end a connection whose other end is silent."""
         socket.setsockopt(zmq.HEARTBEAT_IVL, round(1000 * self.heartbeat))
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, round(1000 * self.timeout))

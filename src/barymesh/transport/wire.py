@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -40,6 +40,10 @@ _WITH_PRIVATE = 1
 _MARK_LIMIT = 2**63
 
 HEADER_BYTES = _HEADER.size
+# where the header has the length
+_LENGTH, _LENGTH_OFFSET = struct.Struct("<I"), 28
+# messages of several nodes of one peer travel in one packet, of at most so many bytes
+PACKET_BYTES = 2**16
 # no columns
 NONE = slice(0, 0)
 
@@ -77,12 +81,13 @@ HARMLESS = frozenset({Reason.RUN, Reason.VERSION, Reason.STALE})
 
 
 class BadMessageError(BarymeshError, ValueError):
-    """A frame is not a message that can be used; for this ``reason``."""
+    """A frame is not a message that can be used; for this ``reason``. ``sender``: whose it is, where that is known."""
 
-    def __init__(self, reason: Reason, detail: str = "") -> None:
+    def __init__(self, reason: Reason, detail: str = "", sender: int | None = None) -> None:
         super().__init__(f"{reason} ({detail})" if detail else str(reason))
         self.reason = reason
         self.detail = detail
+        self.sender = sender
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +176,10 @@ class MessageFormat:
         """The most bytes that a message of this run can take."""
         return frame_bytes(self.width)
 
+    def longest_packet(self, nodes: int) -> int:
+        """The most bytes that a packet of a peer with so many nodes can take."""
+        return min(nodes * self.longest_frame, max(PACKET_BYTES, self.longest_frame))
+
     @cached_property
     def _digest(self) -> bytes:
         return run_digest(self.run)
@@ -178,32 +187,39 @@ class MessageFormat:
     @cached_property
     def _bounds(self) -> dict[bool, tuple[Floats, Floats]]:
         """Lower and upper bound of what is sent, with and without the private columns."""
-        return {True: (self.lower, self.upper), False: (self._public(self.lower), self._public(self.upper))}
+        return {True: (self.lower, self.upper), False: (self.public(self.lower), self.public(self.upper))}
 
-    def _public(self, vector: Floats) -> Floats:
-        return np.concatenate([vector[: self.private.start], vector[self.private.stop :]])
+    def public(self, vectors: Floats) -> Floats:
+        """Vectors ``(..., width)`` without their private columns."""
+        return np.concatenate([vectors[..., : self.private.start], vectors[..., self.private.stop :]], axis=-1)
+
+    def as_vector(self, sender: int, vector: ArrayLike) -> Floats:
+        """The vector ``(width,)`` of a message. OptionError if it has another shape."""
+        values = np.asarray(vector, dtype=np.float64)
+        if values.shape != (self.width,):
+            raise OptionError(f"Node {sender} sends an array {values.shape}; messages of this run are ({self.width},).")
+        return values
 
     def encode(
         self, sender: int, incarnation: int, sequence: int, vector: ArrayLike, *, with_private: bool = False
     ) -> bytes:
         """The frame of a vector ``(width,)``, with or without its private columns. NumericalError if no neighbour would
         accept it."""
-        values = np.asarray(vector, dtype=np.float64)
-        if values.shape != (self.width,):
-            raise OptionError(f"Node {sender} sends an array {values.shape}; messages of this run are ({self.width},).")
+        values = self.as_vector(sender, vector)
         if not with_private:
-            values = self._public(values)
-        self.require_sendable(sender, values)
+            values = self.public(values)
+        self.require_sendable([sender], values[None])
         return encode(self.run, sender, incarnation, sequence, values, with_private=with_private)
 
-    def require_sendable(self, sender: int, values: Floats) -> None:
-        """NumericalError if neighbours would refuse these values: a vector ``(width,)``, or its public columns."""
+    def require_sendable(self, senders: Sequence[int], values: Floats) -> None:
+        """NumericalError if neighbours would refuse these values: vectors ``(b, width)`` of so many ``senders``, or
+        their public columns."""
         try:
-            self._check(sender, values, values.size == self.width)
+            self._check(senders, values)
         except BadMessageError as error:
             raise NumericalError(
-                f"Node {sender} has {error}. Nothing was sent. Check its measure for extreme coordinates, or use a "
-                "larger reg."
+                f"Node {error.sender} has {error}. Nothing was sent. Check its measure for extreme coordinates, or use "
+                "a larger reg."
             ) from None
 
     def decode(self, frame: bytes) -> Message:
@@ -240,24 +256,23 @@ class MessageFormat:
 
     def check(self, message: Message) -> None:
         """BadMessageError unless every value that was sent is within its bounds, and possible beside the others."""
-        self._check(message.sender, message.values, message.values.size == self.width)
+        self._check((message.sender,), message.values[None])
 
-    def _check(self, sender: int, values: Floats, with_private: bool) -> None:
-        sent = values
-        if with_private and self.opaque:
-            values, with_private = self._public(values), False
-        lower, upper = self._bounds[with_private]
+    def _check(self, senders: Sequence[int], values: Floats) -> None:
+        """``check`` for vectors ``(b, width)``, or for their public columns."""
+        bounded = self.public(values) if self.opaque and values.shape[1] == self.width else values
+        lower, upper = self._bounds[bounded.shape[1] == self.width]
         # a NaN is on neither side of a bound
-        within = (values >= lower) & (values <= upper)
-        if within.all():
+        within = (bounded >= lower) & (bounded <= upper)
+        if not within.all():
+            row, column = np.argwhere(~within)[0]
+            value = bounded[row, column]
+            reason = Reason.OUT_OF_RANGE if np.isfinite(bounded[row]).all() else Reason.NOT_FINITE
+            where = f"value {column} is {value:g}, bounds {lower[column]:g} and {upper[column]:g}"
+            raise BadMessageError(reason, where, senders[row])
+        for sender, sent in zip(senders, values, strict=True):
             if impossible := self.contradiction(sender, sent):
-                raise BadMessageError(Reason.CONTRADICTION, impossible)
-            return
-        column = int(np.argmin(within))
-        reason = Reason.OUT_OF_RANGE if np.isfinite(values).all() else Reason.NOT_FINITE
-        raise BadMessageError(
-            reason, f"value {column} is {values[column]:g}, bounds {lower[column]:g} and {upper[column]:g}"
-        )
+                raise BadMessageError(Reason.CONTRADICTION, impossible, sender)
 
 
 def encode(
@@ -268,6 +283,30 @@ def encode(
     flags = _WITH_PRIVATE if with_private else 0
     header = _HEADER.pack(MAGIC, VERSION, flags, run_digest(run), sender, numbers.size, incarnation, sequence)
     return header + numbers.tobytes()
+
+
+def packets(frames: Sequence[bytes]) -> Iterator[slice]:
+    """Which frames travel together: in packets of at most PACKET_BYTES, or of one frame."""
+    start, size = 0, 0
+    for k, frame in enumerate(frames):
+        if size and size + len(frame) > PACKET_BYTES:
+            yield slice(start, k)
+            start, size = k, 0
+        size += len(frame)
+    yield slice(start, len(frames))
+
+
+def frames(packet: bytes) -> Iterator[bytes]:
+    """The frames in a packet, by the lengths in their headers. What is no message comes last, as it is."""
+    start, (oldest, newest) = 0, VERSIONS
+    while start + HEADER_BYTES <= len(packet):
+        magic, version = _PREFIX.unpack_from(packet, start)
+        end = start + frame_bytes(_LENGTH.unpack_from(packet, start + _LENGTH_OFFSET)[0])
+        if end >= len(packet) or magic != MAGIC or not oldest <= version <= newest:
+            break
+        yield packet[start:end]
+        start = end
+    yield packet[start:]
 
 
 def in_version(frame: bytes, version: int) -> bytes:

@@ -12,6 +12,7 @@ from barymesh.core import tree
 from barymesh.engines.runtime import Runtime
 from barymesh.peers.kit import Kit
 from barymesh.peers.node import local_problem, open_runtime
+from barymesh.transport.publisher import OutgoingMessage
 from barymesh.transport.wire import encode
 
 
@@ -56,21 +57,24 @@ class Impostor:
         self.runtime: Runtime = await open_runtime(self.kit, local_problem(self.kit, self.measure), None)
         # it does not care whether others will take it
         self.runtime.transport.check = lambda *_: None
-        self.runtime.links.publish = self._publish
+        self.runtime.links.publish_all = self._publish_all
         async with self.runtime.links:
             self._ready.set()
             await self.runtime.run()
 
-    def _publish(self, sender, incarnation, sequence, vector, private_to=None, to=None):
-        links, message = self.runtime.links, self.lie(np.array(vector))
-        if message is None:
-            return
-        parent = message[tree.PARENT]
-        receiver = links._host_of(int(parent)) if np.isfinite(parent) else None
-        public = np.delete(message, links.format.private)
-        frames = [
-            self.frames(encode(links.format.run, sender, incarnation, sequence, values, with_private=private))
-            for values, private in ((public, False), (message, True))
-        ]
+    def _publish_all(self, messages, incarnation, sequence):
+        links, outgoing = self.runtime.links, []
+        for sender, vector, _, _ in messages:
+            if (message := self.lie(np.array(vector))) is None:
+                continue
+            parent = message[tree.PARENT]
+            receiver = links._hosts.get(int(parent)) if np.isfinite(parent) else None
+            public = np.delete(message, links.format.private)
+            frames = [
+                self.frames(encode(links.format.run, sender, incarnation, sequence, values, with_private=private))
+                for values, private in ((public, False), (message, True))
+            ]
+            outgoing.append(OutgoingMessage(sender, incarnation, *frames, receiver))
         links._publisher.read_requests()
-        links._publisher.publish(sender, incarnation, *frames, receiver, None)
+        if outgoing:
+            links._publisher.publish(outgoing)

@@ -60,6 +60,8 @@ lock: $(BIN)/python
 	$(BIN)/python -c "import tomllib; print('cmake', 'ninja', \
 	  *tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
 	  | $(LOCK) - -o deploy/docker/build-requirements.txt
+	@echo "The base image has no digest yet: docker buildx imagetools inspect python:3.12-slim-bookworm prints it," \
+	  "and docker build --build-arg PYTHON_IMAGE=python:3.12-slim-bookworm@sha256:... uses it."
 
 bench: $(VENV)/.benching
 	$(BIN)/python -m benchmarks --output benchmarks/results

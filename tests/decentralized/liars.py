@@ -120,7 +120,7 @@ def main() -> None:
         truth = Society(graph, measures=measures).truth()
         root = int(graph.by_centrality[0])
         place = "the root" if liar == root else f"{len(_below(graph, liar, root))} of {size} nodes in its subtree"
-        claimed = [[bm.Empirical([[far]]) if k == liar else centre for k in range(size)] for far in (3.0, 9.0)]
+        claimed = [[bm.Empirical([[far]]) if k == liar else centre for k in range(size)] for far in (3.0, 5.48)]
         for what, society in (
             ("another measure, at the edge", Society(graph, measures=claimed[0])),
             ("another measure, as far outside as data may be", Society(graph, measures=claimed[1])),

@@ -47,8 +47,8 @@ def verdicts(found):
     [
         ([200.0, 300.0], False, "100.0% lie outside"),
         ([0.1, 0.2, 300.0], False, "33.3% lie outside"),
-        ([0.1, 0.2, 300.0], False, "more than 4 times the largest"),
-        ([0.1, 0.2, 7.0], True, "33.3% lie outside"),
+        ([0.1, 0.2, 300.0], False, "more than 2 times the largest"),
+        ([0.1, 0.2, 5.0], True, "33.3% lie outside"),
         ([0.1, 0.2], True, "fit Support"),
     ],
 )

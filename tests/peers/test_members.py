@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import signal
 
 import typer
 from typer.testing import CliRunner
@@ -18,9 +19,11 @@ from barymesh.peers.states import state_text
 from barymesh.peers.status import metrics
 from barymesh.transport.subscriber import LinkState
 from tests.peers.cluster import PATIENCE, Cluster
+from tests.peers.cluster import until as happens
 from tests.soak import Liar
 
 INTERVAL = 0.02
+OTHER_FILE = LinkState.OTHER_NETWORK.value
 
 
 class Site:
@@ -78,54 +81,82 @@ def assert_nobody_is_cut_off(sites):
             assert set(link["refused_messages"]) <= {"STALE", "RUN", "VERSION"}
 
 
-def test_a_site_joins_one_leaves_and_one_changes_its_key_while_all_work(tmp_path):
-    cluster = Cluster(tmp_path, 4, "cycle", interval=INTERVAL)
-    sites = {node: Site(cluster, node) for node in range(4)}
+# a process of another version of the program, with a clock that is ten minutes slow
+OTHER = """
+import importlib.metadata, time
+clock, version = time.time, importlib.metadata.version
+time.time = lambda: clock() - 600.0
+importlib.metadata.version = lambda name: "9.9.0" if name == "barymesh" else version(name)
+import barymesh
+barymesh.__version__ = "9.9.0"
+from barymesh.cli.app import app
+app()
+"""
+
+
+def test_members_join_leave_and_change_keys_while_real_processes_work(tmp_path):
+    """Sites take each new file one by one, in any order, and are killed or asked to stop for it. One of them loses its
+    folder, and has a slow clock and another version from then on."""
     chance = random.Random(1)
+    with Cluster(tmp_path, 4, "cycle", interval=INTERVAL) as cluster:
+        running = {0, 1, 2, 3}
 
-    async def take_file(node):
-        await sites[node].stop()
-        cluster.adopt(node)
-        await sites[node].start()
-        before = {k: site.facts["activations"] for k, site in sites.items()}
-        # many more messages than would have a hostile neighbour cut off
-        await until(lambda: all(site.facts["activations"] > before[k] + 40 for k, site in sites.items()))
-        assert_nobody_is_cut_off(sites)
+        def take_file(node):
+            cluster.send(chance.choice((signal.SIGTERM, signal.SIGKILL)), node)
+            cluster.processes[node].wait(PATIENCE)
+            cluster.adopt(node)
+            if node == 2:
+                shutil.rmtree(cluster.kits[node] / "run")
+            cluster.start(node, main=("-c", OTHER) if node == 2 else ("-m", "barymesh"))
+            cluster.wait_for_work(node)
+            before = {k: cluster.facts(k)["activations"] for k in running}
+            # more messages than would have a hostile neighbour cut off
+            happens(lambda: all(cluster.facts(k)["activations"] > before[k] + 25 for k in running), "all act")
+            for k in running:
+                for link in cluster.facts(k)["links"].values():
+                    assert link["cut_offs"] == 0
+                    assert set(link["refused_messages"]) <= {"STALE", "RUN", "VERSION"}
 
-    async def work():
-        for site in sites.values():
-            await site.start()
-        await until(lambda: all(site.certified() for site in sites.values()))
+        cluster.start()
+        cluster.wait_for_work()
         new = cluster.add(0, 2)
-        sites[new] = Site(cluster, new)
-        await sites[new].start()
-        await take_file(2)
-        assert sites[2].at("n4") is LinkState.CONNECTED
-        await until(lambda: sites[2].at("n1") is LinkState.OTHER_NETWORK)
-        assert sites[2].facts["links"]["n1"]["network"] == sites[1].facts["fingerprint"]
-        await until(lambda: sites[1].at("n2") is LinkState.OTHER_NETWORK)
-        await take_file(0)
+        cluster.start(new)
+        running.add(new)
+        take_file(2)
+        happens(lambda: cluster.facts(2)["links"]["n4"]["state"] == "connected", "the new one is connected")
+        for one, other in ((2, 1), (1, 2)):
+            link = f"n{other}"
+            happens(lambda one=one, link=link: cluster.facts(one)["links"][link]["state"] == OTHER_FILE, "files differ")
+        take_file(0)
         # before all have this file, there is another; three of them are in use at a time
         cluster.rotate(3)
         cluster.remove(1)
-        order = [node for node in cluster.members if node != 3]
+        order = list(cluster.members)
         chance.shuffle(order)
-        for node in (3, *order):
-            await take_file(node)
-        await sites.pop(1).stop()
-        truth = cluster.truth()
-        await until(lambda: all(site.certified() for site in sites.values()))
-        for site in sites.values():
-            assert site.facts["fingerprint"] == cluster.network.fingerprint
-            assert {link["state"] for link in site.facts["links"].values()} == {LinkState.CONNECTED}
-            assert {link["network"] for link in site.facts["links"].values()} == {cluster.network.fingerprint}
-            assert {link["program"] for link in site.facts["links"].values()} == {site.facts["program"]}
-            assert {link["version"] for link in site.facts["links"].values()} == {site.facts["wire_version"]}
-        assert_nobody_is_cut_off(sites)
-        await close(sites)
-        assert max(cluster.distance(node, truth) for node in sites) < 1e-4
+        for node in order:
+            take_file(node)
+        cluster.finish(1)
+        running.discard(1)
+        assert running == set(cluster.members)
 
-    asyncio.run(work())
+        def certified(facts):
+            return facts.get("stopped") and (facts.get("tv_bound") or 1.0) <= 0.01
+
+        happens(lambda: all(certified(cluster.facts(k)) for k in running), "all are certified")
+        truth = cluster.truth()
+        for node in running:
+            facts = cluster.facts(node)
+            assert cluster.distance(node, truth) < 1e-4
+            assert facts["fingerprint"] == cluster.network.fingerprint
+            for name, link in facts["links"].items():
+                assert (link["state"], link["network"]) == ("connected", facts["fingerprint"])
+                assert (link["program"] == "9.9.0") == (name == "n2")
+                assert link["version"] == facts["wire_version"]
+            assert (facts["program"] == "9.9.0") == (node == 2)
+            assert facts["doubts"] == []
+        cluster.finish(*running)
+        # neither kills nor ends leave anything that is half written
+        assert [path for kit in cluster.kits for path in kit.rglob(".*")] == []
 
 
 def test_old_memories_and_lost_ones_are_found_out_by_a_handshake(tmp_path):

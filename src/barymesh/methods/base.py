@@ -29,7 +29,7 @@ Indices = NDArray[np.intp]
 LARGEST = 1e12
 # no measure of a node that belongs to others may have a larger cost to a point of the support than so many times the
 # largest between two points of it
-FARTHEST = 4.0
+FARTHEST = 2.0
 # the largest L1 distance of two measures; also stands for one that is not known
 UNKNOWN_ERROR = 2.0
 

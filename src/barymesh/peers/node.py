@@ -117,6 +117,7 @@ class Peer:
         try:
             facts = {"network": self.kit.network.fingerprint, "node": self.kit.name, "ending": ending}
             self.audit_head = audit.record(self.folder / audit.AUDIT, "end", facts)
+            _log.info("the head of the audit log is %s", self.audit_head)
         except FileError as error:
             _log.error("%s", error)
 
@@ -304,6 +305,7 @@ async def open_peer(
             "delta": getattr(use, "delta", None), "consent": consent, "version": __version__,
         }  # fmt: skip
         head = audit.record(folder / audit.AUDIT, "begin", facts)
+        _log.info("the head of the audit log is %s", head)
     except BaseException:
         runtime.close()
         raise

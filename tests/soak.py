@@ -149,7 +149,10 @@ class Soak:
         """A backup of some time ago is restored, or there is none."""
         self.cluster.send(signal.SIGKILL, node)
         if node in self.copies:
-            shutil.copy(self.copies[node], self.cluster.kits[node] / "run" / STATE)
+            folder = self.cluster.kits[node] / "run"
+            # it may have been killed before it made its folder
+            folder.mkdir(exist_ok=True)
+            shutil.copy(self.copies[node], folder / STATE)
         self.cluster.start(node)
 
     def new_data(self, node: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.core import tree
 from barymesh.engines.runtime import StopReason, new_incarnation
 from barymesh.errors import BarymeshError, DimensionError, FileError, MeasureError, NetworkError
 from barymesh.io.files import read_measure
@@ -190,7 +191,9 @@ def test_old_messages_are_refused_after_a_restart(kit, tmp_path):
         host, link = peer.runtime.host, peer.runtime.links._links["b"]
         marks = dict(link.admission.marks)
         if receives:
-            peer.runtime.transport.deliver(Message(1, 4, 7, np.zeros(host.algorithm.width), NONE))
+            message = np.zeros(host.algorithm.width)
+            message[tree.ROOT] = -1.0
+            peer.runtime.transport.deliver(Message(1, 4, 7, message, NONE))
         await peer.run(duration=0.05)
         return marks
 

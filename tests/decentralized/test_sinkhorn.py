@@ -69,7 +69,7 @@ def test_a_node_that_was_out_for_long_is_counted_again(fault):
 )  # fmt: skip
 def test_clocks_may_be_far_faster_than_messages_or_far_slower(schedule, delays):
     """What is late by the clock of a fast node is not lost."""
-    assert_right(run(6, network="cycle", schedule=schedule, delays=delays, record_every=50.0))
+    assert_right(run(3, network="path", schedule=schedule, delays=delays, record_every=50.0))
 
 
 COARSE = [(6, 0.003), (10, 0.001), (12, 0.003), (16, 0.001), (16, 0.01), (30, 0.001)]
@@ -103,7 +103,7 @@ def test_clusters_that_hardly_exchange_mass(reg):
     schedule=st.sampled_from([Windowed(), Poisson(5.0), Poisson(5.0, slow_share=0.2, slowdown=10)]),
     spread=st.floats(0.02, 2.0), seed=st.integers(0, 2**20),
 )  # fmt: skip
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_it_never_ends_worse_than_it_began(size, network, log_reg, delays, schedule, spread, seed):
     """No step to choose, whatever the network, the delays and the sharpness: reg is 1e-3 to 1 of the median cost. The
     smallest take a minute to begin to fall."""
@@ -113,15 +113,16 @@ def test_it_never_ends_worse_than_it_began(size, network, log_reg, delays, sched
 
 
 @given(
-    log_size=st.floats(5, 11), network=st.sampled_from(sorted(GENERATORS)), log_reg=st.floats(-3, 0),
+    log_size=st.floats(5, 10), network=st.sampled_from(sorted(GENERATORS)), log_reg=st.floats(-1.5, 0),
     delays=st.sampled_from([Categorical(), Uniform(0.0, 1.5)]), spread=st.floats(0.1, 2.0), seed=st.integers(0, 2**20),
 )  # fmt: skip
 @settings(max_examples=6)
 def test_it_never_ends_worse_on_large_networks(log_size, network, log_reg, delays, spread, seed):
-    """Up to 2,000 nodes, few points and not for long, so that it takes seconds."""
-    size = min(round(2**log_size), 2000)
+    """Up to 1,000 nodes, few points and not for long, so that it takes a second; at smaller reg nothing moves in so
+    short a time, and the reference takes seconds."""
+    size = round(2**log_size)
     if network == "complete":
-        size = min(size, 300)
+        size = min(size, 200)
     rng = np.random.default_rng(seed)
     measures = [bm.Empirical(rng.uniform(-2, 2) + spread * rng.normal(size=(4, 1))) for _ in range(size)]
     never_worse(measures, network, log_reg, delays, Windowed(), seed, points=10, duration=8)
@@ -144,9 +145,9 @@ def never_worse(measures, network, log_reg, delays, schedule, seed, points, dura
         assert tv[-1] <= 1e-4
 
 
-@pytest.mark.parametrize("network", ["star", "grid"])
-def test_two_thousand_nodes(network):
-    result = run(2000, network=network, duration=20, tol=0, record_every=20.0)
+@pytest.mark.parametrize(("network", "duration"), [("star", 6), ("grid", 20)])
+def test_two_thousand_nodes(network, duration):
+    result = run(2000, network=network, duration=duration, tol=0, record_every=duration)
     assert result.history["tv"][-1] < 0.8 * result.history["tv"][0]
 
 
@@ -222,12 +223,12 @@ def test_there_is_no_step_to_choose():
         run(5, step=0.1)
 
 
-@pytest.mark.parametrize(("network", "size"), [("path", 3), ("star", 10), ("star", 40), ("complete", 10)])
+@pytest.mark.parametrize(("network", "size"), [("path", 3), ("star", 10), ("star", 20), ("complete", 5)])
 def test_nodes_in_step_with_one_another_stay_at_the_barycenter(network, size):
     """All act at once, and learn of everything equally late: what over-relaxation adds up to then must not grow."""
     result = run(
-        size, network=network, schedule=Periodic(0.01, jitter=0.0), delays=Constant(0.0), duration=25, tol=0,
-        record_every=5.0,
+        size, network=network, schedule=Periodic(0.01, jitter=0.0), delays=Constant(0.0), duration=5, tol=0,
+        record_every=1.0,
     )  # fmt: skip
     assert (result.history["tv"][1:] < 1e-10).all()
 

@@ -26,52 +26,45 @@ def copy(tmp_path_factory):
     return {name: shutil.copytree(path, folder / name, ignore=ignored) for name, path in PACKAGES.items()}
 
 
-def changed(path):
+@pytest.fixture(scope="module")
+def found(copy):
+    """The files of the copy that count."""
+    return source_files(packages=copy)
+
+
+def changed(path, found):
     """Whether a change of the file changes the digest."""
-    path = Path(path)
-    text = path.read_text()
-
-    def digest():
-        return digest_of(source_files(packages={name: path_of(path, name) for name in PACKAGES}))
-
-    before = digest()
+    text, before = path.read_text(), digest_of(found)
     path.write_text(text + "\nCHANGED = True\n")
     try:
-        return digest() != before
+        return digest_of(found) != before
     finally:
         path.write_text(text)
 
 
-def path_of(path, package):
-    """The folder of a package in the copy that the path belongs to."""
-    top = next(parent for parent in path.parents if parent.name in PACKAGES)
-    return top.with_name(package)
-
-
 @pytest.mark.parametrize("layer", [layer.removeprefix("barymesh.") for layer in OUTER])
-def test_a_change_around_the_computation_changes_nothing(copy, layer):
+def test_a_change_around_the_computation_changes_nothing(copy, found, layer):
     files = sorted((copy["barymesh"] / layer).rglob("*.py"))
     assert files
-    assert not changed(files[-1])
+    assert not any(changed(file, found) for file in files)
 
 
 @pytest.mark.parametrize("name", ["command", "running", "storage", "claims", "figures", "report", "tables", "panels"])
-def test_a_change_of_what_the_study_shows_changes_nothing(copy, name):
-    assert not changed(copy["barymesh_a2dwb"] / f"{name}.py")
+def test_a_change_of_what_the_study_shows_changes_nothing(copy, found, name):
+    assert not changed(copy["barymesh_a2dwb"] / f"{name}.py", found)
 
 
 @pytest.mark.parametrize("layer", ["core", "decentralized", "engines", "exact", "network", "oracle", "scenario"])
-def test_every_layer_that_computes_counts(copy, layer):
-    found = source_files(packages=copy)
+def test_every_layer_that_computes_counts(found, layer):
     names = [name for name in found if name.startswith(f"barymesh.{layer}.")]
     assert names
-    assert changed(found[names[0]])
+    assert all(changed(found[name], found) for name in names)
 
 
-def test_the_sources_of_the_kernels_count(copy):
+def test_the_sources_of_the_kernels_count(copy, found):
     core = copy["barymesh"] / "core"
-    assert changed(core / "module.cpp")
-    assert changed(core / "simd.h")
+    assert changed(core / "module.cpp", found)
+    assert changed(core / "simd.h", found)
 
 
 def test_without_their_sources_the_compiled_kernels_count(tmp_path):
@@ -89,10 +82,9 @@ def test_without_their_sources_the_compiled_kernels_count(tmp_path):
     assert digest_of(found) != before
 
 
-def test_the_module_of_the_runs_and_the_problem_count(copy):
-    found = source_files(packages=copy)
+def test_the_module_of_the_runs_and_the_problem_count(found):
     for name in ("barymesh_a2dwb.runs", "barymesh.problem"):
-        assert changed(found[name])
+        assert changed(found[name], found)
 
 
 def test_all_code_that_runs_is_counted(monkeypatch):

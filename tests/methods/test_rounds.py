@@ -42,15 +42,15 @@ def random_problem(seed, low=1e-3, high=1.0):
     return Problem.create(measures / measures.sum(axis=1, keepdims=True), support[:, None], reg=reg, weights=weights)
 
 
-def method_for(problem):
-    return Rounds(problem, ExactLogGradients(problem), len(problem.measures), from_start=True)
+def method_for(problem, **options):
+    return Rounds(problem, ExactLogGradients(problem), len(problem.measures), from_start=True, **options)
 
 
 class Loop:
-    """Rounds of all nodes in a loop, as the tree would do them."""
+    """Rounds of all nodes in a loop, as the tree would do them. ``lie``: changes what is contributed."""
 
-    def __init__(self, problem):
-        self.problem, self.method = problem, method_for(problem)
+    def __init__(self, problem, lie=lambda loop: None, **options):
+        self.problem, self.method, self.lie = problem, method_for(problem, **options), lie
         self.count = len(problem.measures)
         self.state = self.method.start(self.count)
         self.contribution = self.method.first(self.state)
@@ -71,6 +71,7 @@ class Loop:
         everybody = np.ones(self.count, dtype=bool)
         targets = np.tile(self.target, (self.count, 1))
         self.contribution = self.method.respond(self.state, np.arange(self.count), targets, everybody, everybody)
+        self.lie(self)
         return Phase(int(self.state.phase[0]))
 
     @property
@@ -131,7 +132,7 @@ def test_the_spread_vanishes_at_the_barycenter_and_nowhere_else(seed):
 @given(seed=SEEDS)
 @settings(max_examples=50)
 def test_newtons_target_makes_the_potentials_sum_to_zero(seed):
-    loop = Loop(random_problem(seed))
+    loop = Loop(random_problem(seed), local_steps=1)
     for _ in range(6):
         loop.round()
         full = loop.order[Order.LENGTH] == 1.0
@@ -158,8 +159,8 @@ def test_what_is_kept_lowers_the_merit(by_newton, seed):
             assert phase is not Phase.NONE
     for (stage, merit, spread), (next_stage, next_merit, next_spread) in pairwise(kept):
         if stage == next_stage:
-            before, after = (merit, next_merit) if by_newton else (merit - spread, next_merit - next_spread)
-            assert after <= before + 1e-9 * (1 + abs(before))
+            before, after = merit - spread, next_merit - next_spread
+            assert after <= before - 0.25 * min(spread, next_spread) + 1e-9 * (1 + abs(before))
 
 
 @given(seed=SEEDS)
@@ -188,6 +189,73 @@ def test_they_converge_without_matrices_too(seed):
     truth = solve(Rows(problem.oracle, problem.weights), max_iter=20_000, tol=1e-10)
     # clusters far apart are slow this way
     assert 0.5 * np.abs(np.exp(loop.reports[-1].log_q) - truth.p).sum() < 5e-3
+
+
+def false_columns(kind, seed):
+    """A node that sends others than its matrix and its vector: numbers of any size, what makes the root order no move
+    at all, or a step far in the wrong direction."""
+    rng = np.random.default_rng(seed)
+
+    def lie(loop):
+        move, matrix = loop.contribution.parts[-2:]
+        n = loop.method.points
+        if kind == "still":
+            others = (loop.problem.weights[1:] @ matrix[1:], loop.problem.weights[1:] @ move[1:])
+            wanted = loop.contribution.parts[0].T @ loop.problem.weights - loop.target[:n]
+            whole = others[0].reshape(n, n) + loop.problem.weights[0] * matrix[0].reshape(n, n)
+            move[0] = (whole @ wanted - others[1]) / loop.problem.weights[0]
+        elif kind == "backwards":
+            move[0] *= -1e3
+        else:
+            matrix[0] = rng.normal(size=n * n) * 10.0 ** rng.uniform(-3, 8)
+            move[0] = rng.normal(size=n) * 10.0 ** rng.uniform(-3, 11)
+
+    return lie
+
+
+@pytest.mark.parametrize("kind", ["still", "backwards", "anything"])
+@given(seed=SEEDS)
+@settings(max_examples=8)
+def test_false_columns_of_newton_cannot_keep_them_from_the_barycenter(kind, seed):
+    """They only propose steps. With false ones throughout, the rounds are those of plain steps at worst."""
+    problem = random_problem(seed, low=0.3)
+    loop = Loop(problem, false_columns(kind, seed))
+    for _ in range(600):
+        loop.round()
+        if loop.reports[-1].spread < 1e-13:
+            break
+    truth = solve_problem(problem, max_iter=20_000, tol=1e-10).weights
+    assert 0.5 * np.abs(np.exp(loop.reports[-1].log_q) - truth).sum() < 1e-4
+
+
+@given(seed=SEEDS)
+@settings(max_examples=8)
+def test_false_values_cannot_make_potentials_grow_without_bound(seed):
+    """A node that makes each step look good, and proposes wild ones, moves the others; it does so within bounds, from
+    which they come back when it has left off."""
+    problem, lying = random_problem(seed, low=0.3), [True]
+    columns = false_columns("anything", seed)
+
+    def lie(loop):
+        if lying[0]:
+            columns(loop)
+            loop.contribution.parts[2][0, 0] = -1e9 * len(loop.reports)
+
+    loop = Loop(problem, lie)
+    for k in range(120):
+        lying[0] = k < 30
+        loop.round()
+        assert np.abs(loop.state.x).max() <= rounds.REACH * (1 + problem.largest_cost() / problem.reg)
+        if loop.reports[-1].spread < 1e-13 and k > 30:
+            break
+    # a new epoch begins without what the root believes, and its potentials may be anywhere
+    loop.state.phase[0] = Phase.NONE
+    for _ in range(300):
+        loop.round()
+        if loop.reports[-1].spread < 1e-13:
+            break
+    truth = solve_problem(problem, max_iter=20_000, tol=1e-10).weights
+    assert 0.5 * np.abs(np.exp(loop.reports[-1].log_q) - truth).sum() < 1e-4
 
 
 # the certificate
@@ -241,6 +309,14 @@ def test_reg_is_lowered_in_steps_that_end_where_it_should():
 def test_small_reg_and_coarse_supports_need_rounds(points, reg, expected):
     problem = Problem.create([bm.Gaussian(0, 1)], np.linspace(-5, 5, points), reg=reg)
     assert needs_rounds(problem) == expected
+
+
+@pytest.mark.parametrize("cost", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize(("centres", "expected"), [((0,), False), ((0, 2), True)])
+def test_clusters_need_rounds_and_outliers_do_not(cost, centres, expected):
+    support = np.concatenate([*(centre + np.linspace(0, 1, 51) for centre in centres), [4.0]])[:, None]
+    measures = np.full((2, support.size), 1 / support.size)
+    assert needs_rounds(Problem.create(measures, support, reg=0.01, cost=cost)) == expected
 
 
 def test_large_networks_and_supports_send_no_matrices():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from unittest import mock
 
 import networkx as nx
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barymesh.network import GENERATORS, Network, as_network
+from barymesh.network import GENERATORS, Network, as_network, topology
 from tests.network.examples import ANY_SIZE, edge_set, random_weighted, seeds, some_network
 
 
@@ -158,3 +159,28 @@ def test_large_networks_can_be_built():
     network = as_network("random_regular", 100_000)
     assert (network.degrees == 4).all()
     assert len(as_network("complete", 500).edges) == 500 * 499 // 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_centre_is_that_of_all_ways(seed):
+    """Of the nodes with the fewest hops to the farthest node, the one with the most neighbours."""
+    graphs = (
+        nx.random_regular_graph(3, 60, seed=seed),
+        nx.random_labeled_tree(50, seed=seed),
+        nx.connected_watts_strogatz_graph(40, 4, 0.3, seed=seed),
+    )
+    for graph in graphs:
+        if nx.is_connected(graph):
+            network = Network(graph.number_of_nodes(), np.array(graph.edges, dtype=np.intp))
+            centre = int(network.by_centrality[0])
+            most = max(graph.degree(node) for node in nx.center(graph))
+            assert centre in nx.center(graph)
+            assert graph.degree(centre) == most
+
+
+def test_the_centre_of_a_large_network_is_searched_for_in_bounded_time():
+    with mock.patch.object(topology, "SEARCHED_EDGES", 0), mock.patch.object(topology, "SEARCHES", 4):
+        network = as_network("exponential", 200)
+        centre = int(network.by_centrality[0])
+    assert network.hops_from(centre).max() <= network.diameter
+    assert sorted(network.by_centrality) == list(range(200))

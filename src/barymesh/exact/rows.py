@@ -187,7 +187,7 @@ class Rows(NodeGroup):
     def begin_rounds(self) -> None:
         problem = self.problem
         self.method = (
-            Rounds(problem, ExactLogGradients(problem), self.all_nodes, from_start=True)
+            Rounds(problem, ExactLogGradients(problem), self.all_nodes, from_start=True, local_steps=1)
             if problem.free is None
             else FreeSupportMethod(problem)
         )

@@ -16,11 +16,10 @@ from barymesh.exact.coarse import coarse_start
 from barymesh.exact.debiased import solve_debiased
 from barymesh.exact.nodes import NodeGroup
 from barymesh.exact.rows import Rows
-from barymesh.exact.small_reg import LOOK, solve_small_reg
+from barymesh.exact.small_reg import LOOK, STAGE_ERROR, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.history import History
 from barymesh.methods.debiasing import Debiasing, debiasing_of
-from barymesh.methods.rounds import STAGE_ERROR
 from barymesh.methods.stages import needs_rounds
 from barymesh.problem import Problem
 from barymesh.progress import iteration_progress

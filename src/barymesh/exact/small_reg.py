@@ -17,13 +17,15 @@ from barymesh.exact.nodes import NodeGroup
 from barymesh.exact.solver import Iteration, Solution, log_normalised, solve
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.interrupt import interruptible
-from barymesh.methods.rounds import STAGE_ERROR, Rounds
+from barymesh.methods.rounds import Rounds
 from barymesh.problem import Problem
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
 Watch = Callable[[Iteration], bool | None]
 
+# the accelerated iteration goes on to the next reg when its error is below this
+STAGE_ERROR = 1e-2
 # iterations after which the solver looks whether it crawls
 LOOK = 100
 # evaluations without a smaller error after which Newton's steps are given up: what is left is rounding

@@ -16,10 +16,10 @@ as the last target: the averages of a matrix and of a vector. Where the matrices
 moves to t by itself, in several Sinkhorn steps, and ``t = a - K d`` with the response K of the barycenter's
 self-transport in place of ``avg(G)^-1``.
 
-**The safeguard.** A step is kept if it lowers the merit by a share of the spread; for steps after which the potentials
-do not sum to zero ``merit - spread``, what the plain step would make of it, takes the place of the merit. If not, the
-nodes go back, and take a shorter step, then the plain one, which passes always. So the merit falls by a share of the
-spread again and again, and the nodes converge to the barycenter: docs/explanation/rounds.md has the proof.
+**The safeguard.** A step is kept if it lowers the bound ``merit - spread``, what the plain step would make of it, by a
+share of the spread. If not, the nodes go back, and take a shorter step, then the plain one, which passes always. So the
+bound falls by a share of the spread again and again, and the nodes converge to the barycenter, wherever the targets
+came from: docs/explanation/rounds.md has the proof. Newton's columns propose, and are not trusted.
 
 **Small reg.** If reg is small, the root begins with a larger one and lowers it in steps, each time the nodes are close
 to the barycenter of the last one.
@@ -39,25 +39,25 @@ from numpy.typing import NDArray
 from barymesh.core import kernels
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import LARGEST, UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
-from barymesh.methods.entropic import Entropic, EntropicState, potential_limit
+from barymesh.methods.entropic import REACH, Entropic, EntropicState, potential_limit
 from barymesh.methods.orders import Order, Phase, Report, RoundsState
 from barymesh.methods.stages import needs_rounds, stages
-from barymesh.methods.transports import LEAST_DAMPING, Transports
+from barymesh.methods.transports import LEAST_DAMPING, LOCAL_STEPS, Transports
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.problem import Problem, support_cost
 
 # matrices are sent on supports of so many points at most, and if all nodes together send so many numbers
 MATRIX_POINTS, MATRIX_NUMBERS = 128, 4_000_000
-# a step must lower the merit by this share of the spread
+# a step must lower the bound by this share of the spread
 SHARE = 0.25
-# differences of the merit below this share of it are rounding; then the spread must not grow by more than this factor
+# differences of the bound below this share of it are rounding; then the spread must not grow by more than this factor
 ROUNDING, SPREADING = 1e-13, 4.0
 # the damping of Newton's step: at first, what it is divided and multiplied by after good and bad steps, its limit
 DAMPING, RELIEF, RISE, MOST_DAMPING = 0.1, 4.0, 10.0, 10.0
 SHORTER = 0.25
 # the next stage of the regularisation begins when the mean error is below this
-STAGE_ERROR = 1e-2
-# without matrices every so many steps that are kept is a plain one
+STAGE_ERROR = 0.05
+# a plain step follows so many steps that were kept, if their potentials did not sum to zero
 PLAIN_EVERY = 10
 # what rounding may have done to the bounds of a certificate, as a share of them
 CERTIFIED = 1e-14
@@ -70,14 +70,18 @@ FEASIBLE = 1e-9
 
 class Rounds(Entropic, RoundMethod[EntropicState]):
     """The entropic barycenter in rounds; see ``Entropic`` for the work between rounds. ``from_start``: there is no
-    other work, and all measures are used as they are known from the start. ``nodes``: how many the network has."""
+    other work, and all measures are used as they are known from the start. ``nodes``: how many the network has.
+    ``local_steps``: Newton's steps of a node in a round, at most; all but the first cost no message."""
 
     # of the contribution, after h and x: the value, the upper bound, the stage and its square
     SCALARS = 4
 
-    def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
+    def __init__(
+        self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False,
+        local_steps: int = LOCAL_STEPS,
+    ) -> None:  # fmt: skip
         super().__init__(problem, log_gradients)
-        self.in_rounds = from_start
+        self.in_rounds, self.local_steps = from_start, local_steps
         n = self.points
         self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
         self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
@@ -95,6 +99,10 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         lower, upper = super().contribution_bounds()
         stage, square = 2 * self.points + 2, 2 * self.points + 3
         lower[[stage, square]], upper[[stage, square]] = 0.0, (self.last_stage, self.last_stage**2)
+        if self.newton:
+            # G is a matrix with entries from 0 to 1/damping, less 1 p' times 1/(damping (1 + damping))
+            matrix = slice(self.up - self.points**2, self.up)
+            lower[matrix], upper[matrix] = -1.0 / LEAST_DAMPING, 1.0 / LEAST_DAMPING
         return lower, upper
 
     def limits(self) -> Floats:
@@ -200,16 +208,14 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         elif order[Order.PLAIN] > 0:
             x += move
         elif order[Order.LENGTH] > 0 and self.newton:
-            inverse = (
-                state.matrix[row]
-                if accepted
-                else self.transports.response.inverse(measure, x, self.regs[stage], state.base_damping[row])
-            )
-            x += order[Order.LENGTH] * (inverse @ move)
+            damping, inverse = float(state.base_damping[row]), state.matrix[row] if accepted else None
+            x = self.transports.moved(measure, stage, x, order[Order.LENGTH] * move, damping, self.local_steps, inverse)
         elif order[Order.LENGTH] > 0:
             x = self.transports.approached(measure, stage, x, t)
         new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
-        state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -self.largest, self.largest)
+        # no good step leads beyond this, but a false target may
+        reach = min(self.largest, REACH * (1.0 + self.problem.largest_cost() / self.regs[new]))
+        state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -reach, reach)
         damping = float(np.clip(order[Order.DAMPING], LEAST_DAMPING, MOST_DAMPING))
         state.stage[row], state.damping[row], state.valid[row] = new, damping, False
         state.upper[row] = 0.0
@@ -319,12 +325,11 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
     def _is_good(self, state: RoundsState, row: int, report: Report) -> bool:
         """Whether the last step is kept."""
-        before, spread = float(state.base_merit[row]), float(state.base_spread[row])
-        now, wanted = report.merit, SHARE * spread
-        if not self.newton:
-            before, now, wanted = before - spread, now - report.spread, SHARE * min(spread, report.spread)
-        change, rounding = now - before, ROUNDING * (1.0 + abs(now))
-        return change <= -wanted or (change <= rounding and report.spread <= SPREADING * spread)
+        spread = float(state.base_spread[row])
+        before, now = float(state.base_merit[row]) - spread, report.merit - report.spread
+        wanted, rounding = SHARE * min(spread, report.spread), ROUNDING * (1.0 + abs(now))
+        resolved = wanted > rounding or report.spread <= SPREADING * spread
+        return resolved and now - before <= rounding - wanted
 
     def _step_back(self, state: RoundsState, row: int, phase: Phase, target: Floats) -> Answer:
         """The last step was no good: a shorter one to the same target, or the plain one."""
@@ -345,11 +350,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         n, known = self.points, state.phase[row] not in (Phase.NONE, Phase.CLOSE)
         before = state.base_mean[row] - state.base_drift[row]
         moved = kernels.l1_distance(report.log_q, before) if known else UNKNOWN_ERROR
-        # potentials that do not sum to zero may have a lower dual value than any that do
-        comparable = not self.newton or report.infeasibility <= FEASIBLE
-        state.base_merit[row] = report.merit if comparable else np.inf
         counted = float(state.counted[row])
-        state.base_spread[row], state.counted[row] = report.spread, weight
+        state.base_merit[row], state.base_spread[row], state.counted[row] = report.merit, report.spread, weight
         state.base_mean[row], state.base_drift[row] = report.mean, report.drift
         damping = max(float(target[n + Order.DAMPING]) / RELIEF, LEAST_DAMPING) if known else DAMPING
         order = {Order.ACCEPTED: 1.0, Order.LENGTH: 1.0, Order.DAMPING: damping, Order.STAGE: float(report.stage)}
@@ -366,10 +368,10 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         elif enough(left):
             state.phase[row] = Phase.CERTIFICATE
             return replace(self._answer(report.log_q, order | {Order.CERTIFY: 1.0}), moved=moved, decided=True)
-        state.kept[row] += 1
-        if not self.newton and state.phase[row] == Phase.FULL and state.kept[row] % PLAIN_EVERY == 0:
+        state.kept[row] = 0 if report.infeasibility <= FEASIBLE else state.kept[row] + 1
+        if state.phase[row] == Phase.FULL and state.kept[row] >= PLAIN_EVERY:
             # after a plain step the potentials sum to zero: the proof needs that again and again
-            state.phase[row] = Phase.SURE
+            state.phase[row], state.kept[row] = Phase.SURE, 0
             return replace(self._answer(report.mean - report.drift, order | {Order.PLAIN: 1.0}), moved=moved)
         return replace(self._answer(self._next_target(report, target[:n]), order), moved=moved)
 

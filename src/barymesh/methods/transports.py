@@ -13,7 +13,9 @@ from barymesh.oracle.base import Oracle
 from barymesh.oracle.groups import build_oracle
 from barymesh.problem import Problem
 
-# the least damping of Newton's steps
+# Newton's steps of a node in a round: at most so many, until this share of the distance is left; what a step that does
+# not come closer is shortened by, and how many lengths are tried; the least damping
+LOCAL_STEPS, LOCAL_LEFT, SHORTENED, TRIALS = 3, 0.01, 0.3, 3
 LEAST_DAMPING = 1e-8
 # Sinkhorn steps of a node to a target: at most so many, each so long, until this share of the distance is left
 STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
@@ -46,6 +48,41 @@ class Transports:
         if stage not in self._self_transports:
             self._self_transports[stage] = SelfTransport(replace(self.problem, reg=self.regs[stage]))
         return self._self_transports[stage]
+
+    def moved(
+        self, measure: int, stage: int, x: Floats, move: Floats, damping: float, steps: int, inverse: Floats | None
+    ) -> Floats:
+        """``x`` after some of Newton's steps towards a y with ``log p(y) + damping (y - x) = log p(x) + move``, up to
+        constants; one step where no shorter one comes closer. ``inverse (n, n)``: ``Response.inverse`` at x, if it is
+        known."""
+        oracle, one, reg = self.oracle(stage), np.array([measure]), self.regs[stage]
+        step = first = (self.response.inverse(measure, x, reg, damping) if inverse is None else inverse) @ move
+        if steps == 1:
+            return x + first
+        t = oracle.evaluate(x[None], one)[1][0] + move
+        q = np.exp(t - t.max())
+        q /= q.sum()
+
+        def left(y: Floats) -> tuple[float, Floats]:
+            rest = t - oracle.evaluate(y[None], one)[1][0] - damping * (y - x)
+            rest -= q @ rest
+            return float(q @ rest**2), rest
+
+        y, (distance, rest) = x, left(x)
+        enough = LOCAL_LEFT**2 * distance
+        for k in range(1, steps + 1):
+            for _ in range(TRIALS):
+                closer, remainder = left(y + step)
+                if closer < distance:
+                    break
+                step = SHORTENED * step
+            else:
+                return y if k > 1 else x + first
+            y, distance, rest = y + step, closer, remainder
+            if distance <= enough or k == steps:
+                break
+            step = self.response.inverse(measure, y, reg, damping) @ rest
+        return y
 
     def approached(self, measure: int, stage: int, x: Floats, t: Floats) -> Floats:
         """``x`` after some Sinkhorn steps towards ``log p(x) = t``."""

@@ -22,8 +22,8 @@ Indices = NDArray[np.intp]
 LISTED = 5
 # up to this many nodes the spring layout is a matter of seconds
 SPRING = 500
-# most breadth-first searches for the centre
-SEARCHES = 32
+# breadth-first searches for the centre: as many as follow so many edges in all, but at least so many
+SEARCHED_EDGES, SEARCHES = 1_000_000, 32
 # so many rows of distances are held at a time
 ROWS = 256
 
@@ -184,21 +184,29 @@ class Network:
         """The nodes from the centre outwards, ``(m,)``: those with the fewest hops to the farthest node first, then
         those with the most neighbours, then the lowest numbers.
 
-        The number of hops is the largest found by breadth-first searches from a few nodes, each as far as possible from
-        the centre found so far; on trees, grids and cycles that is exact. Takes time O(E).
+        A breadth-first search from v shows that a node w hops away has at least ``max(w, e - w)`` to go, where e is
+        what v has. Searches from the node that may be the centre, and from the node farthest from it, go on until
+        these bounds leave no other; in large networks until the time O(E) is used up, and then the centre is the best
+        node that was searched from.
         """
-        numbers = np.arange(self.size)
-        farthest, source = np.zeros(self.size), 0
-        searched: set[int] = set()
-        while source not in searched and len(searched) < SEARCHES:
-            searched.add(source)
-            hops = self.hops_from(source)
-            farthest = np.maximum(farthest, hops)
-            ranked = np.lexsort((numbers, -self.degrees, farthest))
-            centre = int(ranked[0])
-            # the next search is from the centre, and the one after it from the node that is farthest from there
-            source = int(np.argmax(hops)) if centre in searched else centre
-        return ranked
+        from scipy.sparse.csgraph import dijkstra
+
+        links, numbers = adjacency(self.size, self.edges), np.arange(self.size)
+        least, searched = np.zeros(self.size), np.zeros(self.size, dtype=bool)
+        most = max(SEARCHES, SEARCHED_EDGES // max(len(self.edges), 1))
+        while True:
+            ranked = np.lexsort((numbers, -self.degrees, least))
+            source = int(ranked[0])
+            if searched[source]:
+                return ranked
+            if searched.sum() >= most:
+                least[~searched] = np.maximum(least[~searched], least[searched].min())
+                return np.lexsort((numbers, -self.degrees, ~searched, least))
+            for _ in range(2):
+                hops = np.asarray(dijkstra(links, unweighted=True, indices=source))
+                searched[source] = True
+                least = np.maximum(least, np.maximum(hops, hops.max() - hops) if np.isfinite(hops).all() else hops)
+                source = int(np.argmax(hops))
 
     def hops_from(self, node: int) -> Floats:
         """The number of edges on the shortest way from the node to every node, ``(m,)``; infinite if there is none."""

@@ -82,7 +82,7 @@ class Run:
 @example(6, "cycle", 0, 1e-9, 1, 0.6, [(46, "change", 3)])
 @example(6, "complete", 1, 0.5, 1, 1.0, [(0, "reset", node) for node in range(6)])
 @example(6, "cycle", 2, 0.5, 1, 1.0, [(60, "change", 3), (80, "leave", 1), (120, "join", 1)])
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_history(size, network, seed, tol, reach, share, events):
     """Some nodes at a time act, messages are late, lost and overtaken, nodes come, go, forget, change and are silent:
     after every step, the state and the messages are those of the plain rules."""

@@ -53,7 +53,7 @@ def simulation(algorithm, *, faults=(), events=(), problem=None, **options):
     schedule=st.sampled_from([Windowed(), Poisson(5.0), Periodic(0.2, 0.1, slow_share=0.3, slowdown=5)]),
     faults=st.lists(st.sampled_from(["loss", "copies", "late", "crash", "amnesia", "sleep"]), unique=True),
 )  # fmt: skip
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_every_node_ends_with_the_weighted_mean(size, network, seed, delays, schedule, faults):
     """In virtual time, whatever happens on the way; and every node stops by itself."""
     graph, rng = network_of(network, size, seed), np.random.default_rng(seed)
@@ -122,7 +122,7 @@ def test_members_of_the_tree_may_come_go_and_change():
 
 
 @given(seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "star", "path", "erdos_renyi"]))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_no_node_stops_before_all_have_the_mean(seed, network):
     size, graph = 10, as_network(network, 10, seed)
     vectors, weights = vectors_of(size, seed), weights_of(size, seed)
@@ -188,7 +188,7 @@ def test_nodes_know_how_far_they_are(seed, network, end):
     size=st.integers(2, 12), seed=st.integers(0, 1000), network=st.sampled_from(["cycle", "erdos_renyi", "tree"]),
     faults=st.sampled_from([*sorted(FAULTS), "amnesia", "amnesia"]),
 )  # fmt: skip
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_parents_never_form_a_ring(size, seed, network, faults):
     """At no time, also while nodes come back without memory; and in the end there is one root."""
     rng = np.random.default_rng(seed)

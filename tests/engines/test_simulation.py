@@ -79,7 +79,7 @@ def assert_same(first, second):
     batch=st.sampled_from([2, "exact"]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_batched_is_one_at_a_time(size, network, delays, schedule, faults, method, batch, seed):
     problem = small_problem(size, seed)
     graph = as_network(network, size, seed)

@@ -95,7 +95,7 @@ def test_scattered_points(d, n, count, metric, log_relative, maker, uniform, see
 @given(
     shape=st.sampled_from([(12,), (20,), (4, 5), (5, 5), (3, 3, 2)]),
     count=st.integers(2, 5),
-    log_relative=st.floats(-3, 0),
+    log_relative=st.floats(-2, 0),
     maker=st.sampled_from(["smooth", "with zeros"]),
     uniform=st.booleans(),
     seed=st.integers(0, 2**32),

@@ -64,7 +64,7 @@ def test_std_and_cov_say_the_same():
 
 @pytest.mark.filterwarnings("ignore::barymesh.errors.AccuracyWarning")
 @given(d=st.integers(1, 3), seed=st.integers(0, 2**32), resolution=st.sampled_from([0.05, 0.3, 5.0]))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_quadrature_integrates_mean_covariance_and_waves(d, seed, resolution):
     """E cos(a.y) is cos(a.mean) exp(-a'Ca/2), and so on: all to rounding."""
     measure = some_gaussian(d, seed)

@@ -302,9 +302,9 @@ def test_the_scalar_run_is_the_solver():
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="this machine has no extended precision")
-def test_a_million_steps_lose_no_digits():
+def test_many_steps_lose_no_digits():
     """Against u and v in extended precision. In double precision the same u and v lose as many digits as they grow."""
-    steps = 10**6
+    steps = 3 * 10**5
     truth, u = textbook(np.longdouble, steps)
     assert np.abs(u).max() > 1000 * np.abs(truth).max()
     ours, plain = (float(np.abs(point - truth).max()) for point in (scalar_pasbcds(steps), textbook(float, steps)[0]))

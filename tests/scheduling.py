@@ -21,9 +21,9 @@ NICE = 10
 # files whose tests mostly wait; the longest first
 WAITING = (
     "peers/test_faults", "engines/test_ray", "engines/test_ray_shards", "engines/test_conformance",
-    "dashboard/test_browser",
-    "deploy/test_docker", "cli/test_peers", "engines/test_runtime", "engines/test_processes",
-    "engines/test_result_fields", "transport/test_access", "transport/test_sockets", "cli/test_dashboard",
+    "engines/test_streams", "dashboard/test_browser", "deploy/test_docker", "cli/test_peers",
+    "engines/test_runtime", "engines/test_processes", "engines/test_result_fields", "transport/test_access",
+    "transport/test_sockets", "cli/test_dashboard",
     "peers/test_members", "dashboard/test_peers_source", "peers/test_check", "peers/test_node",
     "transport/test_hostile_neighbours", "io/test_slot_file",
 )  # fmt: skip

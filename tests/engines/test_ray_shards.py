@@ -165,6 +165,13 @@ def test_ctrl_c_and_a_checkpoint(cluster, tmp_path):
         run(images(count=40), GRID, resume=True, **options)
 
 
+def test_data_that_change_continue_from_the_last_potentials(cluster):
+    last, measures = here(tol=1e-8), [bm.Gaussian(one.mean + 0.05, 0.4) for one in GAUSSIANS]
+    found, anew = run(measures, tol=1e-8, start=last), here(measures, tol=1e-8)
+    np.testing.assert_allclose(found.weights, anew.weights, rtol=0, atol=1e-8)
+    assert found.iterations < anew.iterations
+
+
 def test_a_shard_that_is_lost_again_and_again_ends_the_run(cluster, monkeypatch):
     monkeypatch.setattr(ray_shards, "MOST_STARTS", 2)
     with pytest.raises(NetworkError, match="was lost 2 times"):

@@ -33,6 +33,8 @@ from barymesh.problem import Problem
 if TYPE_CHECKING:
     from barymesh.decentralized.masks.streams import Masks
 
+Floats = NDArray[np.float64]
+
 # samples for a gradient by default
 FRESH_SAMPLES = 10
 # samples that a node adds to those it has
@@ -49,17 +51,23 @@ def build_algorithm(
     staleness: int = 0,
     tol: float = 0.0,
     masks: Masks | None = None,
+    start: Floats | None = None,
 ) -> AsynchronousAlgorithm[Any] | SynchronousAlgorithm[Any]:
     """The method ready to run on the ``nodes``, whose measures the problem has, in the order of their rows, and perhaps
     others that nodes change to. ``step``: a number, "theory", or None for the practical default; ``staleness``: the
     most activations of the network that a message may be late, for the theory; ``tol``: when nodes may stop by
-    themselves; ``masks``: for rounds, see decentralized/masks."""
+    themselves; ``masks``: for rounds, see decentralized/masks; ``start (k, n)``: potentials that the nodes begin with,
+    in units of the cost."""
     if method not in NETWORK_METHODS:
         raise OptionError(f"Unknown method {method!r} for a network; choose one of {', '.join(NETWORK_METHODS)}.")
     if method in WITHOUT_STEP and step is not None:
         raise OptionError(f"{method} has no step to choose; leave step out.")
     if masks is not None and method != "rounds":
         raise OptionError(f"Sums are masked in rounds, and the method is {method!r}: give method='rounds'.")
+    if start is not None and (problem.free is not None or method not in ("sinkhorn", "rounds")):
+        raise OptionError(
+            "On a network start= is for the methods sinkhorn and rounds, on a support whose points stay; leave it out."
+        )
     if problem.free is not None:
         if method not in ("sinkhorn", "rounds") or batch not in (None, "exact"):
             raise OptionError(
@@ -78,12 +86,15 @@ def build_algorithm(
     if method == "sinkhorn":
         logarithmic = _log_gradients(batch, problem)
         careful = logarithmic.final and needs_rounds(problem)
-        return SpanningTree(kind(problem, logarithmic, nodes.size, from_start=careful), nodes, tol)
+        sinkhorn = kind(problem, logarithmic, nodes.size, from_start=careful)
+        sinkhorn.initial = None if start is None else start / problem.reg
+        return SpanningTree(sinkhorn, nodes, tol)
     if method == "rounds":
         if batch not in (None, "exact"):
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
         rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True)
         rounds.name = method
+        rounds.initial = None if start is None else start / problem.reg
         return SpanningTree(rounds, nodes, tol, masks)
     if method == "gossip_sinkhorn":
         return GossipSinkhorn(nodes, _log_gradients(batch, problem))

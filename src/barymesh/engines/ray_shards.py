@@ -25,8 +25,9 @@ from barymesh.engines.shard_host import Loading, ShardHost, ShardPlace
 from barymesh.engines.supervisor import MOST_STARTS
 from barymesh.errors import NetworkError, OptionError, warn
 from barymesh.exact.free_support import solve_free_support
-from barymesh.exact.run import check_start, solve_nodes
+from barymesh.exact.run import solve_nodes
 from barymesh.exact.shards import Shard, Shards
+from barymesh.exact.start import start_potentials
 from barymesh.extras import needs
 from barymesh.measures import Measure
 from barymesh.measures.absent import Absent
@@ -74,8 +75,9 @@ def _computed(problem: Problem, shards: list[RemoteShard], options: RunOptions) 
     if problem.free is not None:
         found = solve_free_support(problem, nodes, start=options.start, **how)
     else:
-        if options.start is not None:
-            nodes.set_potentials(check_start(options.start, problem))
+        first = start_potentials(options.start, problem)
+        if first is not None:
+            nodes.set_potentials(first / problem.reg)
         anew = options.start is None and not options.resume
         found = solve_nodes(nodes, problem.support, problem, anew=anew, **how)
         found = replace(found, problem=problem.without_oracles())
@@ -138,7 +140,7 @@ def assigned(problem: Problem, workers: int | None) -> list[ShardWork]:
             )
         parts = min(max(1, round(wanted * len(run) / len(items))), len(run))
         shares += [(at, [run[k] for k in part]) for part in np.array_split(np.arange(len(run)), parts)]
-    if len(shares) > sum(cores):
+    if not cores or len(shares) > sum(cores):
         raise OptionError(
             f"{len(shares)} workers need as many cores, and the Ray cluster has {sum(cores)}. Give fewer workers, or "
             "add cores; measures that follow one another at one place need a worker."

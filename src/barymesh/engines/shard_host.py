@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 LARGE = 2**25
 # a shard takes a snapshot after a step if the last one took at most this share of the time since
 SNAPSHOT_SHARE = 0.05
+# bytes, before the first one has shown how long it takes
+WRITTEN_A_SECOND = 5e8
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,11 @@ class ShardHost:
 
     def _take_snapshot(self, done: int, rows: Rows) -> None:
         began = time.monotonic()
-        if self.took > SNAPSHOT_SHARE * (began - self.taken):
-            return
         arrays = rows.snapshot()
-        if arrays is not None:
+        if arrays is None:
+            return
+        took = self.took or sum(array.nbytes for array in arrays.values()) / WRITTEN_A_SECOND
+        if took <= SNAPSHOT_SHARE * (began - self.taken):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with replacing(self._snapshot_file, private=True) as file:
                 np.savez(file, done=done, first=self.place.first, **arrays)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from barymesh.engines.simulation import AsynchronousSimulation, Simulation, Sync
 from barymesh.errors import OptionError
 from barymesh.exact.certificate import certify
 from barymesh.exact.reference import as_reference
+from barymesh.exact.start import start_potentials
 from barymesh.methods.debiasing import debiasing_of
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
@@ -89,6 +90,7 @@ def build_simulation(
         staleness=int(min(np.ceil(late), 2**31)),
         tol=options.tol,
         masks=owned_masks(options, network.size, problem.seed),
+        start=start_potentials(options.start, everything),
     )
     if options.events and not algorithm.elastic:
         raise OptionError(

@@ -27,6 +27,7 @@ from barymesh.engines.worker import Assignment, CertificateRequest
 from barymesh.errors import AccuracyWarning, BarymeshError, NetworkError, NumericalError, warn
 from barymesh.exact.certificate import Certificate, NodeBounds, completed
 from barymesh.exact.reference import as_reference
+from barymesh.exact.start import start_potentials
 from barymesh.interrupt import interruptible
 from barymesh.measures import Empirical
 from barymesh.measures.lazy import Lazy
@@ -128,6 +129,7 @@ def checked_algorithm(problem: Problem, network: Network, options: RunOptions) -
     return hosted_algorithm(
         options.method, replace(problem, measures=known), Nodes.all_of(network, problem.weights),
         step=options.step, batch=options.batch, tol=options.tol, masks=owned_masks(options, network.size, 0),
+        start=start_potentials(options.start, problem),
     )  # fmt: skip
 
 
@@ -142,13 +144,15 @@ def assignments(
     """The work of each worker."""
     run, began, found = uuid.uuid4().hex, time.time(), []
     all_shares = tuple(tuple(share) for share in shares)
+    start = start_potentials(options.start, problem)
     settings = replace(options, reference=False, callback=None, start=None, progress=None)
     for number, nodes in enumerate(shares):
         own = problem.with_measures([problem.measures[i] for i in nodes], problem.weights[list(nodes)])
         # draws are addressed by place in the list: a seed of its own keeps those of different workers apart
         own = replace(own, seed=problem.seed + 1_000_003 * number)
         relative = problem.weights[list(nodes)] * network.size
-        found.append(Assignment(number, all_shares, own, relative, network, settings, run, began))
+        first = None if start is None else start[list(nodes)]
+        found.append(Assignment(number, all_shares, own, relative, network, settings, run, began, first))
     return found
 
 

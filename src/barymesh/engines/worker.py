@@ -33,7 +33,8 @@ REPORT = 0.2
 @dataclass(frozen=True)
 class Assignment:
     """The work of worker ``number``. ``shares``: the nodes of all workers. ``problem`` has only the measures of its own
-    nodes, whose ``weights`` are relative to the average. ``run``, ``began``: which run it is, and since when."""
+    nodes, whose ``weights`` are relative to the average. ``run``, ``began``: which run it is, and since when. ``start
+    (k, n)``: potentials that its nodes begin with."""
 
     number: int
     shares: tuple[tuple[int, ...], ...]
@@ -43,6 +44,7 @@ class Assignment:
     options: RunOptions
     run: str
     began: float
+    start: Floats | None = None
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -85,6 +87,7 @@ class Worker:
             self.problem = loaded(assignment.problem)
             algorithm = hosted_algorithm(
                 options.method, self.problem, nodes, step=options.step, batch=options.batch, tol=options.tol,
+                start=assignment.start,
                 masks=owned_masks(options, nodes.size, assignment.run, secrets.token_bytes(32)),
             )  # fmt: skip
         except BarymeshError as error:

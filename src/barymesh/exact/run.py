@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.errors import OptionError
 from barymesh.exact.certificate import completed
 from barymesh.exact.certified import certified_result
 from barymesh.exact.coarse import coarse_start
@@ -18,6 +17,7 @@ from barymesh.exact.nodes import NodeGroup
 from barymesh.exact.rows import Rows
 from barymesh.exact.small_reg import LOOK, STAGE_ERROR, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
+from barymesh.exact.start import start_potentials
 from barymesh.history import History
 from barymesh.methods.debiasing import Debiasing, debiasing_of
 from barymesh.methods.stages import needs_rounds
@@ -39,24 +39,14 @@ def solve_problem(
     """Solve the problem and certify the answer, the certificate always in float64."""
     began = time.perf_counter()
     nodes = Rows.of(problem)
-    if start is not None:
-        nodes.set_potentials(check_start(start, problem))
+    first = start_potentials(start, problem)
+    if first is not None:
+        nodes.set_potentials(first / problem.reg)
     found = solve_nodes(
         nodes, problem.support, problem,
         max_iter=max_iter, tol=tol, anew=start is None, callback=callback, progress=progress,
     )  # fmt: skip
     return replace(found, seconds=time.perf_counter() - began, problem=problem.without_oracles())
-
-
-def check_start(start: Result, problem: Problem) -> Floats:
-    """``x (m, n)``: the potentials of a result to continue from."""
-    expected = (len(problem.measures), problem.support.size)
-    if start.duals.shape != expected:
-        raise OptionError(
-            f"The result to continue from (start=, or --resume) has {start.duals.shape} (measures, support points); "
-            f"this problem has {expected}. Leave it out, or give the measures and the support it was computed with."
-        )
-    return np.asarray(start.duals / problem.reg)
 
 
 def solve_nodes(

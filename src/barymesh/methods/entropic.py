@@ -81,6 +81,8 @@ class Entropic(Method[EntropicState]):
     perhaps others that nodes change to."""
 
     name = "sinkhorn"
+    # the potentials x (k, n) that nodes begin with, 0 by default
+    initial: Floats | None = None
     # the largest potential, and the largest difference between two numbers of ``h - x``, where these are restricted
     largest, spread = LARGEST, np.inf
 
@@ -124,7 +126,7 @@ class Entropic(Method[EntropicState]):
 
     def start(self, count: int) -> EntropicState:
         return EntropicState(
-            x=np.zeros((count, self.points)),
+            x=np.zeros((count, self.points)) if self.initial is None else self.initial.copy(),
             error=np.full(count, UNKNOWN_ERROR),
             relaxation=np.full(count, RELAXATION),
             measure=np.arange(count),

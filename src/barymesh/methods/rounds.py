@@ -121,6 +121,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
 
     def start(self, count: int) -> RoundsState:
         n, sent = self.points, self.points if self.newton else 0
+        # potentials to begin with are those of the last reg
+        first = 0 if self.initial is None else self.last_stage
 
         def vectors() -> Floats:
             return np.zeros((count, n))
@@ -133,9 +135,9 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             base_drift=vectors(), value=numbers(), upper=numbers(), base_merit=numbers(), base_spread=numbers(),
             counted=numbers(), damping=numbers(DAMPING), base_damping=numbers(DAMPING),
             origin=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
-            stage=np.zeros(count, dtype=np.int64), valid=np.zeros(count, dtype=bool),
+            stage=np.full(count, first), valid=np.zeros(count, dtype=bool),
             phase=np.zeros(count, dtype=np.int64), kept=np.zeros(count, dtype=np.int64),
-            base_stage=np.zeros(count, dtype=np.int64), certified=np.full((count, n), np.nan),
+            base_stage=np.full(count, first), certified=np.full((count, n), np.nan),
         )  # fmt: skip
 
     # between rounds: as in Entropic, with nothing in the further columns

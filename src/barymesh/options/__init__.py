@@ -58,7 +58,9 @@ class RunOptions(Model):
     max_iter : int, default=5000
         Iterations of the exact solver at most. A run on a network has a ``duration`` instead.
     start : Result, optional
-        A previous Result on the same support, with as many measures, to continue from. Without a network only.
+        A previous Result on the same support, to continue from its potentials, though data may have changed since.
+        Measures with labels are recognised by them, so that some may leave and others come; without labels there must
+        be as many. On a network for ``"sinkhorn"`` and ``"rounds"``.
     duration : float, default=60
         Seconds to run at most, virtual in a simulation. This and the following options are for runs on a network.
     record_every : float, default=1
@@ -120,7 +122,7 @@ class RunOptions(Model):
     engine: str = option("simulation", *ENGINES, CLUSTER, reader=read.one_of(*ENGINES))
     tol: float = option(1e-6, reader=read.not_negative)
     max_iter: int = option(5000, EXACT, CLUSTER, reader=read.count)
-    start: Result | None = option(None, EXACT, CLUSTER, reader=read_network.result, text=False)
+    start: Result | None = option(None, reader=read_network.result, text=False)
     duration: float = option(60.0, *ENGINES, reader=read.positive)
     record_every: float = option(1.0, *ENGINES, reader=read.positive)
     reference: bool | ArrayLike | Any = option(False, *ENGINES, reader=read.reference)
@@ -250,11 +252,6 @@ def _misplaced(one: Field[Any], place: str) -> str:
     if place in (EXACT, CLUSTER):
         cluster = ", or engine='ray' for a cluster" if CLUSTER in one.metadata["places"] else ""
         return f"{one.name} is for runs on a network; give network{cluster}, or leave it out."
-    if one.name == "start":
-        return (
-            "start is for the solver without a network; to continue a simulation use checkpoint and resume, or leave "
-            "it out."
-        )
     if one.name == "max_iter":
         return "max_iter is for the solver without a network; a run on a network is limited by duration."
     engines = " or ".join(f'"{other}"' for other in one.metadata["places"] if other in ENGINES)

@@ -155,7 +155,8 @@ def test_lower_than_what_pot_finds():
     pot = ot.bregman.barycenter_debiased(histograms.T.copy(), cost, 0.02, numItermax=1000, stopThr=0, warn=False)
     ours = bm.barycenter(histograms, points, reg=0.02, debias=True)
     theirs = objective(pot / pot.sum(), histograms, weights, cost, 0.02)
-    assert ours.value <= theirs + 1e-9
+    assert objective(ours.weights, histograms, weights, cost, 0.02) <= theirs + 1e-10
+    assert ours.value <= theirs + 1e-7
     # theirs is what ours is certified to be close to
     assert theirs >= ours.value - ours.gap
     assert theirs == pytest.approx(ours.value, abs=1e-4)

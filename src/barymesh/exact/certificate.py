@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from barymesh.core import kernels
 from barymesh.methods.debiasing import Debiasing
 from barymesh.oracle.base import Oracle
-from barymesh.oracle.bounds import TINY, ProductCosts, transport_bounds
+from barymesh.oracle.bounds import ProductCosts, transport_bounds
 
 Floats = NDArray[np.float64]
 # of the bounds
@@ -82,7 +82,7 @@ def completed(bounds: NodeBounds, p: Floats, reg: float, debiasing: Debiasing | 
     """The certificate of ``p (n,)`` from the bounds of all nodes added up."""
     if debiasing is None:
         return Certificate(bounds.lower + reg * float(bounds.x.min()), bounds.upper)
-    lower = debiasing.lower(bounds.log_p - bounds.x, np.log(np.maximum(p, TINY)) / 2.0)
+    lower = debiasing.lower(bounds.log_p - bounds.x, bounds.x)
     return Certificate(bounds.lower + reg * lower, bounds.upper + reg * debiasing.upper(p))
 
 

@@ -1,58 +1,76 @@
 """The exact debiased barycenter of all measures.
 
-In units of reg, with ``f = sum_i w_i x_i``, ``h_i = log p_i(x_i)``, ``a = sum_i w_i h_i``, and the measure of which f
-is the own potential (methods/debiasing.py), ``s(f) = log e^f K e^f``: at the debiased barycenter all ``h_i`` and s(f)
-are equal. So the nodes move as for the entropic barycenter, and all of them together by a step for f:
+In units of reg, with ``f = sum_i w_i x_i``, the measure p that the nodes agree on where their potentials sum to f, and
+the measure of which f is the own potential (methods/debiasing.py), ``s(f) = log e^f K e^f``: at the debiased
+barycenter ``log p = s(f)``. So the solver keeps f as long as the nodes disagree by more than a share of the distance
+between the two, which is the entropic problem ``min_p sum_i w_i W_i(p) - reg <f, p>``, and then takes a step for f:
 
-    x_i <- x_i + (a - h_i) + B (a - s(f))
+    f <- f + B (log p - s(f))
 
-With ``B = 1/2`` this is the plain iteration, which crawls in the finest modes. ``OwnPlan.step`` has a better B, and
-Anderson's acceleration works on top of both.
+With ``B = 1/2`` this is the plain iteration, which crawls in the finest modes. ``OwnPlan.step`` has a better B:
+Newton's step, damped. A step is measured by how much it lowers ``M(f) = min_p [sum_i w_i W_i(p)/reg - <f, p>] +
+log(e^f' K e^f)/2``, which is least at the barycenter and has the gradient ``e^s(f) - p``: by the mean of the slopes at
+its ends. A step that does not lower it is undone and damped more; one that lowers it as much as it promised, less
+(Levenberg and Marquardt).
 
 **It cannot diverge.** The error is the mean distance of the measures ``p_i`` from p, and that of ``e^f K e^f``
-(``OwnPlan.error``); it is 0 at the barycenter only. If it grows, or does not shrink, the iteration goes back to where
-it was least, is damped more, and takes some steps that are proven to converge: f becomes the own potential of p, and
-the entropic problem ``min_p sum_i w_i W_i(p) - reg <f, p>`` is solved. The more often it has failed, the more such
-steps are taken, so the error tends to 0 whatever the acceleration does: docs/explanation/debiased.md has the proof.
+(``OwnPlan.error``); it is 0 at the barycenter only. Where it does not shrink for long, the solver takes some steps that
+are proven to converge: f becomes the own potential of p. The more often it has failed, the more such steps are taken,
+so the error tends to 0 whatever the other steps do: docs/explanation/debiased.md has the proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.errors import NumericalError
-from barymesh.exact.anderson import Anderson
 from barymesh.exact.nodes import NodeGroup
-from barymesh.exact.solver import Iteration, Solution, log_normalised, solve
+from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.interrupt import interruptible
-from barymesh.methods.debiasing import Debiasing
+from barymesh.methods.debiasing import TINY, Debiasing
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
 Watch = Callable[[Iteration], bool | None]
 
-# the damping of the step: at first, and what it is multiplied by when the iteration has failed
-DAMPING, RISE = 0.3, 4.0
-# it has failed if the error is so many times the least, or has not shrunk to this share of it in so many evaluations
-GROWTH, SHARE, PATIENCE = 4.0, 0.9, 50
-# a proven step solves its problem to this share of the least error, divided by the square of its number, in so many
-# evaluations at most
-INNER_SHARE, INNER_MOST = 0.2, 500
+# the distance of the nodes from their common measure, at most: before there is an f, and then as a share of the error
+FIRST_ERROR, AGREEMENT = 1e-2, 0.2
+# their share of the tolerance in the end
+LAST_SHARE = 0.1
+# the damping of the steps, at first and its limits
+DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-4, 1e3
+# what it is multiplied by where a step lowers M by more than this share of what it promised, and by less than this
+GOOD, FALL = 0.6, 0.5
+BAD, RISE = 0.2, 4.0
+# the steps have failed if the error has not shrunk to this share in so many of them
+SHARE, PATIENCE = 0.9, 20
+# evaluations for one f, at most
+INNER_MOST = 500
+
+
+@dataclass(frozen=True)
+class Place:
+    """Potentials that sum to ``f (n,)``, where the nodes agree on the measure with the logarithms ``log_p (n,)``; the
+    ``error`` there."""
+
+    f: Floats
+    log_p: Floats
+    error: float
 
 
 @dataclass
-class Progress:
-    """What has been seen so far: the ``errors`` and the ``duals`` of all evaluations, the ``least`` error, and
-    ``log_p (n,)`` there; the nodes have saved their potentials."""
+class Course:
+    """What has been seen so far: the ``errors`` and the ``duals`` of all evaluations, and the ``least`` error of those
+    places that were kept. ``status``: why to end, if there is a reason."""
 
-    log_p: Floats
     least: float = np.inf
     errors: list[float] = field(default_factory=list)
     duals: list[float] = field(default_factory=list)
+    status: Status | None = None
 
     @property
     def count(self) -> int:
@@ -65,91 +83,102 @@ def solve_debiased(
     """Iterate from the potentials that the nodes have until ``sum_i w_i |p_i - p|_1`` and the error of ``e^f K e^f``
     are ``tol`` at most, together. Every oracle call counts as an iteration; ``before``: those of an earlier stage,
     which their numbers follow. ``dual`` of the solution is ``sum_i w_i W*_i / reg``."""
-    no_drift = np.zeros(nodes.size)
-    seen = Progress(no_drift.copy())
-    nodes.save()
-    anderson, since, failures, damping = Anderson(nodes), 0, 0, DAMPING
+    search = _Search(nodes, debiasing, max_iter, tol, callback, before)
     with interruptible() as interrupted:
-        while True:
-            sums = nodes.evaluate()
-            mean, dual = sums.mean, sums.value
-            finite = bool(np.isfinite(dual) and np.isfinite(mean).all() and np.isfinite(sums.drift).all())
-            if finite:
-                log_p = log_normalised(mean)
-                p = np.exp(log_p)
-                plan = debiasing.plan(sums.drift)
-                error = nodes.residual(mean, p) + plan.error(log_p)
-            elif seen.count == 0:
-                raise NumericalError(
-                    f"The first step gave a number that is not finite (dual value {dual}). Check the measures for "
-                    "extreme coordinates, or use a larger reg."
-                )
-            else:
-                error, dual = seen.errors[-1], seen.duals[-1]
-            seen.errors.append(error)
-            seen.duals.append(dual)
-            since = 0 if finite and error <= SHARE * seen.least else since + 1
-            if finite and error < seen.least:
-                seen.least, seen.log_p[:] = error, log_p
-                nodes.save()
-            now = Iteration(before + seen.count, error, dual, p, nodes)
-            stop = bool(finite and callback is not None and callback(now))
-            status = _status(seen.least <= tol, stop, interrupted(), seen.count >= max_iter)
-            if status is not None:
-                break
-            if finite and error <= GROWTH * seen.least and since < PATIENCE:
-                nodes.adjust(plan.step(log_p, damping))
-                anderson.step(no_drift, p)
-                anderson.keep(good=True)
-                continue
-            failures, damping, since = failures + 1, RISE * damping, 0
-            ended = _proven_steps(nodes, debiasing, seen, failures, max_iter, callback, before)
-            anderson = Anderson(nodes)
-            if ended is not None:
-                status = ended
-                break
+        place = search.run(interrupted)
+    seen = search.seen
+    assert seen.status is not None
     nodes.restore()
     value = nodes.evaluate().value
     return Solution(
-        nodes, seen.log_p, seen.count, seen.least, value, status, np.array(seen.errors), np.array(seen.duals)
+        nodes, place.log_p, seen.count, place.error, value, seen.status, np.array(seen.errors), np.array(seen.duals)
     )
 
 
-def _proven_steps(
-    nodes: NodeGroup,
-    debiasing: Debiasing,
-    seen: Progress,
-    steps: int,
-    max_iter: int,
-    callback: Watch | None,
-    before: int,
-) -> Status | None:
-    """So many steps that cannot fail, from where the error was least; and why to end, if there is a reason."""
-    nodes.restore()
-    log_p = seen.log_p
-    for step in range(1, steps + 1):
-        # the evaluation that follows is one of those allowed
-        left = max_iter - seen.count - 1
-        if left <= 0:
-            break
-        found = solve(
-            nodes, max_iter=min(left, INNER_MOST), tol=INNER_SHARE * seen.least / step**2,
-            offset=debiasing.potential(log_p), callback=callback, before=before + seen.count,
-        )  # fmt: skip
-        seen.errors += list(np.maximum(found.errors, seen.least))
-        seen.duals += list(found.duals)
-        log_p = found.log_p
-        if found.status in (Status.STOPPED, Status.INTERRUPTED):
-            return found.status
-    return None
+class _Search:
+    """The search for f; arguments as for ``solve_debiased``."""
 
+    def __init__(
+        self, nodes: NodeGroup, debiasing: Debiasing, max_iter: int, tol: float, callback: Watch | None, before: int
+    ) -> None:
+        self.nodes, self.debiasing, self.max_iter, self.tol = nodes, debiasing, max_iter, tol
+        self.callback, self.before = callback, before
+        self.seen = Course()
 
-def _status(reached: bool, stopped: bool, interrupted: bool, over: bool) -> Status | None:
-    """Why to stop now, or None to continue."""
-    if reached:
-        return Status.CONVERGED
-    if stopped:
-        return Status.STOPPED
-    if interrupted:
-        return Status.INTERRUPTED
-    return Status.MAX_ITERATIONS if over else None
+    def run(self, interrupted: Callable[[], bool]) -> Place:
+        """The place where it ended, whose potentials the nodes have saved."""
+        seen, damping, since, failures = self.seen, DAMPING, 0, 0
+        start = self.nodes.total()
+        # without potentials to begin with there is no f, and the entropic barycenter is the start
+        proven, number = int(not np.ptp(start) > 0), 0
+        now = self._kept(self._agreed(start, FIRST_ERROR))
+        while seen.status is None:
+            least = seen.least
+            if interrupted():
+                seen.status = Status.INTERRUPTED
+            elif proven > 0:
+                proven, number = proven - 1, number + 1
+                f = self.debiasing.potential(now.log_p)
+                now = self._kept(self._agreed(f, AGREEMENT * least / number**2))
+            else:
+                step = self.debiasing.plan(now.f).step(now.log_p, damping)
+                tried = self._agreed(now.f + step, AGREEMENT * now.error)
+                gain = self._gain(now, tried, step)
+                damping *= FALL if gain > GOOD else RISE if gain < BAD else 1.0
+                damping = min(max(damping, LEAST_DAMPING), MOST_DAMPING)
+                if gain > 0.0 or seen.status is Status.CONVERGED:
+                    now = self._kept(tried)
+                else:
+                    self.nodes.restore()
+            since = 0 if seen.least <= SHARE * least else since + 1
+            if since >= PATIENCE:
+                failures, since = failures + 1, 0
+                proven, number = failures, 0
+        return now
+
+    def _gain(self, before: Place, after: Place, step: Floats) -> float:
+        """By how much a step lowers M, as a share of what it promised: half of the slope at its beginning."""
+        if not np.isfinite(after.error):
+            return -np.inf
+        slopes = [float((np.exp(at.log_p) - self.debiasing.plan(at.f).rows) @ step) for at in (before, after)]
+        return 1.0 + slopes[1] / slopes[0] if slopes[0] > 0 else -np.inf
+
+    def _kept(self, place: Place) -> Place:
+        """The place, to which ``restore`` leads back from now on."""
+        self.nodes.save()
+        self.seen.least = min(self.seen.least, place.error)
+        return place
+
+    def _agreed(self, f: Floats, error: float) -> Place:
+        """Where the nodes agree, to this error, with potentials that sum to ``f (n,)``. It ends sooner if there is a
+        reason to end altogether."""
+        seen, plan, first = self.seen, self.debiasing.plan(f), self.seen.count
+
+        def watch(now: Iteration) -> bool:
+            total = now.error + plan.error(np.log(np.maximum(now.weights, TINY)))
+            # evaluations of steps that were undone are not watched
+            missed = first + now.number - 1 - seen.count
+            seen.errors += [*seen.errors[-1:] * missed, total]
+            seen.duals += [*seen.duals[-1:] * missed, now.dual]
+            stop = self.callback and self.callback(replace(now, error=total, number=self.before + seen.count))
+            # the value of the result exceeds the objective by as much as the nodes disagree
+            if total <= self.tol and now.error <= LAST_SHARE * self.tol:
+                seen.status = Status.CONVERGED
+            elif stop:
+                seen.status = Status.STOPPED
+            return seen.status is not None
+
+        try:
+            found = solve(
+                self.nodes, max_iter=min(self.max_iter - first, INNER_MOST), tol=error, offset=f, callback=watch
+            )
+        except NumericalError:
+            if not np.isfinite(seen.least):
+                raise
+            return Place(f, np.full(f.shape, np.nan), np.inf)
+        if seen.status is None:
+            if found.status is Status.INTERRUPTED:
+                seen.status = Status.INTERRUPTED
+            elif seen.count >= self.max_iter:
+                seen.status = Status.MAX_ITERATIONS
+        return Place(f, found.log_p, seen.errors[-1])

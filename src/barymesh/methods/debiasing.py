@@ -34,7 +34,7 @@ TINY = 1e-300
 # the symmetric iteration at least halves its error each time; the move that counts as none, on average
 POTENTIAL_STEPS, POTENTIAL_MOVE = 60, 1e-13
 # of the conjugate gradients for a step, which only shape it: at most so many, until this share of the square is left
-STEPS, LEFT = 8, 1e-2
+STEPS, LEFT = 30, 1e-6
 # the largest change of a potential in one step: beyond it nothing is linear any more
 LONGEST = 2.0
 # of the two parts of the error: the second counts every point alone, and is larger by the points within a blur

@@ -170,7 +170,9 @@ def contest_ours(task: Task, patience: float) -> dict[str, Any]:
     )
     # where a run to each tolerance would have stopped, and how far it was then
     ends = {tol: next((l1 for error, l1 in path if error <= tol), path[-1][1]) for tol in TOLERANCES}
-    tol = next((tol for tol, l1 in ends.items() if l1 <= ACCURACY), None)
+    # a looser tolerance begins with looser coarse points, so only a run of its own tells
+    likely = [tol for tol, l1 in ends.items() if l1 <= ACCURACY]
+    tol = next((tol for tol in likely if task.error(solve(tol=tol).weights) <= ACCURACY), None)
     if tol is None:
         return {"iterations": len(path), "L1": path[-1][1], "note": "accuracy not reached"}
     found: list[bm.Result] = []

@@ -8,10 +8,8 @@ between the two, which is the entropic problem ``min_p sum_i w_i W_i(p) - reg <f
     f <- f + B (log p - s(f))
 
 With ``B = 1/2`` this is the plain iteration, which crawls in the finest modes. ``OwnPlan.step`` has a better B:
-Newton's step, damped. A step is measured by how much it lowers ``M(f) = min_p [sum_i w_i W_i(p)/reg - <f, p>] +
-log(e^f' K e^f)/2``, which is least at the barycenter and has the gradient ``e^s(f) - p``: by the mean of the slopes at
-its ends. A step that does not lower it is undone and damped more; one that lowers it as much as it promised, less
-(Levenberg and Marquardt).
+Newton's step, damped. A step that does not lower an objective of f (``Debiasing.gain``) is undone and damped more; one
+that lowers it as much as it promised, less.
 
 **It cannot diverge.** The error is the mean distance of the measures ``p_i`` from p, and that of ``e^f K e^f``
 (``OwnPlan.error``); it is 0 at the barycenter only. Where it does not shrink for long, the solver takes some steps that
@@ -31,7 +29,7 @@ from barymesh.errors import NumericalError
 from barymesh.exact.nodes import NodeGroup
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.interrupt import interruptible
-from barymesh.methods.debiasing import TINY, Debiasing
+from barymesh.methods.debiasing import DAMPING, TINY, Debiasing, adapted
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
@@ -41,11 +39,6 @@ Watch = Callable[[Iteration], bool | None]
 FIRST_ERROR, AGREEMENT = 1e-2, 0.2
 # their share of the tolerance in the end
 LAST_SHARE = 0.1
-# the damping of the steps, at first and its limits
-DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-4, 1e3
-# what it is multiplied by where a step lowers M by more than this share of what it promised, and by less than this
-GOOD, FALL = 0.6, 0.5
-BAD, RISE = 0.2, 4.0
 # the steps have failed if the error has not shrunk to this share in so many of them
 SHARE, PATIENCE = 0.9, 20
 # evaluations for one f, at most
@@ -123,9 +116,9 @@ class _Search:
             else:
                 step = self.debiasing.plan(now.f).step(now.log_p, damping)
                 tried = self._agreed(now.f + step, AGREEMENT * now.error)
-                gain = self._gain(now, tried, step)
-                damping *= FALL if gain > GOOD else RISE if gain < BAD else 1.0
-                damping = min(max(damping, LEAST_DAMPING), MOST_DAMPING)
+                finite = np.isfinite(tried.error)
+                gain = self.debiasing.gain(now.f, now.log_p, tried.f, tried.log_p) if finite else -np.inf
+                damping = adapted(damping, gain)
                 if gain > 0.0 or seen.status is Status.CONVERGED:
                     now = self._kept(tried)
                 else:
@@ -135,13 +128,6 @@ class _Search:
                 failures, since = failures + 1, 0
                 proven, number = failures, 0
         return now
-
-    def _gain(self, before: Place, after: Place, step: Floats) -> float:
-        """By how much a step lowers M, as a share of what it promised: half of the slope at its beginning."""
-        if not np.isfinite(after.error):
-            return -np.inf
-        slopes = [float((np.exp(at.log_p) - self.debiasing.plan(at.f).rows) @ step) for at in (before, after)]
-        return 1.0 + slopes[1] / slopes[0] if slopes[0] > 0 else -np.inf
 
     def _kept(self, place: Place) -> Place:
         """The place, to which ``restore`` leads back from now on."""

@@ -7,9 +7,10 @@ they sum to f, the own potential of the barycenter (debiasing.py), which the roo
 
 **In rounds** the sum f is an *offset* that the root keeps, and for which the rounds are those of the problem ``min_p
 sum_i w_i W_i(p) - reg <f, p>``: all that is proven of rounds holds for it. Once the nodes agree more closely than
-``e^f K e^f`` agrees with them, the root takes a step for f (``OwnPlan.step``). If that distance grows, or does not
-shrink, it goes back to the best f, damps its steps more, and takes some that cannot fail: f becomes the own potential
-of q. The more often it has failed, the more of these it takes (docs/explanation/debiased.md has the proof).
+``e^f K e^f`` agrees with them, the root takes a step for f (``OwnPlan.step``). A step that does not lower an objective
+of f is undone, and damped more. If the distance does not shrink for long, the root takes some steps that cannot fail: f
+becomes the own potential of q. The more often it has failed, the more of these it takes (docs/explanation/debiased.md
+has the proof).
 
 **The certificate** is that of exact/certificate.py, from the averages that the root has.
 """
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import Answer, Floats
-from barymesh.methods.debiasing import Debiasing
+from barymesh.methods.debiasing import DAMPING, Debiasing, adapted
 from barymesh.methods.entropic import EntropicState
 from barymesh.methods.orders import Phase, Report, RoundsState
 from barymesh.methods.rounds import CERTIFIED, FIXED_POINT, Rounds
@@ -31,22 +32,21 @@ from barymesh.problem import Problem
 
 # the nodes agree if their distance is this share of the error of f, or this small
 AGREEMENT, AGREED = 0.2, 1e-10
-# the damping of the steps for f: at first, and what it is multiplied by when they have failed
-OWN_DAMPING, OWN_RISE = 0.3, 4.0
-# they have failed if the error is so many times the least, or has not shrunk to this share of it in so many steps
-GROWTH, SHRUNK, PATIENCE = 4.0, 0.9, 20
+# the steps for f have failed if the error has not shrunk to this share of the least in so many of them
+SHRUNK, PATIENCE = 0.9, 20
 # a gap that is not known, as a number that can be sent
 NO_GAP = 1e11
 
 
 @dataclass
 class DebiasedState(RoundsState):
-    """Of a root: ``offset (k, n)``, f; the ``least_error (k,)`` that was seen, and ``best_offset (k, n)`` there;
-    ``own_damping`` of the steps, how often they have ``failed``, for how many steps the error has ``stayed``, and how
-    many ``proven`` steps are to come, each ``(k,)``."""
+    """Of a root: ``offset (k, n)``, f; the last f that was kept, ``kept_offset (k, n)``, and ``kept_log_q (k, n)``
+    there; the ``least_error (k,)`` that was seen; ``own_damping`` of the steps, how often they have ``failed``, for how
+    many steps the error has ``stayed``, and how many ``proven`` steps are to come, each ``(k,)``."""
 
     offset: Floats = field(kw_only=True)
-    best_offset: Floats = field(kw_only=True)
+    kept_offset: Floats = field(kw_only=True)
+    kept_log_q: Floats = field(kw_only=True)
     least_error: Floats = field(kw_only=True)
     own_damping: Floats = field(kw_only=True)
     failed: NDArray[np.int64] = field(kw_only=True)
@@ -67,8 +67,9 @@ class DebiasedRounds(Rounds):
 
         return DebiasedState(
             **vars(super().start(count)), offset=np.zeros((count, self.points)),
-            best_offset=np.zeros((count, self.points)), least_error=np.full(count, np.inf),
-            own_damping=np.full(count, OWN_DAMPING), failed=counts(), stayed=counts(), proven=counts(),
+            kept_offset=np.zeros((count, self.points)), kept_log_q=np.zeros((count, self.points)),
+            least_error=np.full(count, np.inf), own_damping=np.full(count, DAMPING), failed=counts(),
+            stayed=counts(), proven=counts(),
         )  # fmt: skip
 
     def sum_of_potentials(self, log_q: Floats) -> Floats:
@@ -97,18 +98,23 @@ class DebiasedRounds(Rounds):
             return error, False
         first = not np.isfinite(state.least_error[row])
         state.stayed[row] = 0 if error <= SHRUNK * state.least_error[row] else state.stayed[row] + 1
-        if error < state.least_error[row]:
-            state.least_error[row], state.best_offset[row] = error, state.offset[row]
-        if state.proven[row] == 0 and (error > GROWTH * state.least_error[row] or state.stayed[row] >= PATIENCE):
+        state.least_error[row] = min(error, state.least_error[row])
+        gain = np.inf
+        if state.proven[row] == 0 and not first:
+            gain = self.debiasing.gain(state.kept_offset[row], state.kept_log_q[row], state.offset[row], report.log_q)
+            state.own_damping[row] = adapted(float(state.own_damping[row]), gain)
+        if gain > 0.0:
+            state.kept_offset[row], state.kept_log_q[row] = state.offset[row], report.log_q
+        if state.stayed[row] >= PATIENCE:
             state.failed[row] += 1
             state.proven[row], state.stayed[row] = state.failed[row], 0
-            state.own_damping[row] *= OWN_RISE
-            state.offset[row] = state.best_offset[row]
-        elif first or state.proven[row] > 0:
+        log_q = state.kept_log_q[row]
+        if first or state.proven[row] > 0:
             state.proven[row] = max(state.proven[row] - 1, 0)
-            state.offset[row] = self.debiasing.potential(report.log_q)
+            state.offset[row] = self.debiasing.potential(log_q)
         else:
-            state.offset[row] += plan.step(report.log_q, float(state.own_damping[row]))
+            step = self.debiasing.plan(state.kept_offset[row]).step(log_q, float(state.own_damping[row]))
+            state.offset[row] = state.kept_offset[row] + step
         return error, True
 
     def gap(self, state: RoundsState, row: int, report: Report, target: Floats) -> float:

@@ -35,6 +35,11 @@ TINY = 1e-300
 POTENTIAL_STEPS, POTENTIAL_MOVE = 60, 1e-13
 # of the conjugate gradients for a step, which only shape it: at most so many, until this share of the square is left
 STEPS, LEFT = 30, 1e-6
+# the damping of the steps, at first and its limits; and what it is multiplied by where a step lowers the objective by
+# more than a share of what it promised, and by less than a share
+DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-4, 1e3
+GOOD, FALL = 0.6, 0.5
+BAD, RISE = 0.2, 4.0
 # the largest change of a potential in one step: beyond it nothing is linear any more
 LONGEST = 2.0
 # of the two parts of the error: the second counts every point alone, and is larger by the points within a blur
@@ -131,6 +136,22 @@ class Debiasing:
         sums = np.maximum(self.smooth(u), TINY)
         return OwnPlan(self.smooth, u, sums, f + np.log(sums))
 
+    def gain(self, f: Floats, log_p: Floats, new_f: Floats, new_log_p: Floats) -> float:
+        """By how much the step from f to ``new_f (n,)`` lowers
+
+            M(f) = min_p [sum_i w_i W_i(p)/reg - <f, p>] + log(e^f' K e^f) / 2
+
+        as a share of what it promised, half of the slope at its beginning; ``log_p (n,)``: the logarithms of the p that
+        is least there, and ``new_log_p`` of that at its end. M is least at the barycenter, and has the gradient of the
+        rows of the plan less p. So the mean of the slopes at both ends tells, without M itself, which is known only as
+        closely as the nodes agree.
+        """
+        step = new_f - f
+        slope, new = (
+            float((_normalised(logs) - self.plan(own).rows) @ step) for own, logs in ((f, log_p), (new_f, new_log_p))
+        )
+        return 1.0 + new / slope if slope > 0 else -np.inf
+
     def upper(self, p: Floats) -> float:
         """An upper bound on ``-V(p) / 2``, from the own potential of ``p (n,)``, in units of reg."""
         log_p = np.log(np.maximum(p, TINY))
@@ -194,6 +215,12 @@ class Debiasing:
     def _log_smooth(self, f: Floats) -> Floats:
         top = f.max()
         return np.asarray(top + np.log(np.maximum(self.smooth(np.exp(f - top)), TINY)))
+
+
+def adapted(damping: float, gain: float) -> float:
+    """The damping after a step with this gain (Levenberg and Marquardt)."""
+    factor = FALL if gain > GOOD else RISE if gain < BAD else 1.0
+    return min(max(factor * damping, LEAST_DAMPING), MOST_DAMPING)
 
 
 def debiasing_of(problem: Problem) -> Debiasing | None:

@@ -46,7 +46,7 @@ INNER_MOST = 500
 
 
 @dataclass(frozen=True)
-class Place:
+class Agreement:
     """Potentials that sum to ``f (n,)``, where the nodes agree on the measure with the logarithms ``log_p (n,)``; the
     ``error`` there."""
 
@@ -98,7 +98,7 @@ class _Search:
         self.callback, self.before = callback, before
         self.seen = Course()
 
-    def run(self, interrupted: Callable[[], bool]) -> Place:
+    def run(self, interrupted: Callable[[], bool]) -> Agreement:
         """The place where it ended, whose potentials the nodes have saved."""
         seen, damping, since, failures = self.seen, DAMPING, 0, 0
         start = self.nodes.total()
@@ -129,13 +129,13 @@ class _Search:
                 proven, number = failures, 0
         return now
 
-    def _kept(self, place: Place) -> Place:
+    def _kept(self, place: Agreement) -> Agreement:
         """The place, to which ``restore`` leads back from now on."""
         self.nodes.save()
         self.seen.least = min(self.seen.least, place.error)
         return place
 
-    def _agreed(self, f: Floats, error: float) -> Place:
+    def _agreed(self, f: Floats, error: float) -> Agreement:
         """Where the nodes agree, to this error, with potentials that sum to ``f (n,)``. It ends sooner if there is a
         reason to end altogether."""
         seen, plan, first = self.seen, self.debiasing.plan(f), self.seen.count
@@ -161,10 +161,10 @@ class _Search:
         except NumericalError:
             if not np.isfinite(seen.least):
                 raise
-            return Place(f, np.full(f.shape, np.nan), np.inf)
+            return Agreement(f, np.full(f.shape, np.nan), np.inf)
         if seen.status is None:
             if found.status is Status.INTERRUPTED:
                 seen.status = Status.INTERRUPTED
             elif seen.count >= self.max_iter:
                 seen.status = Status.MAX_ITERATIONS
-        return Place(f, found.log_p, seen.errors[-1])
+        return Agreement(f, found.log_p, seen.errors[-1])

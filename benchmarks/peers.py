@@ -42,7 +42,10 @@ TEXT = (
 RATES = (
     "The largest rates, in a steady state. The floor of the messages is a bare echo: one process sends frames of the "
     "same size by ZeroMQ and another sends them back, and does nothing else; both directions count, divided by two "
-    "cores. The floor of the activations is the simulation, on one thread."
+    "cores. With 100 frames under way many travel in one system call; a peer has one new message for each of its "
+    "neighbours, so the echo with 4 is the floor of its pattern. The floor of the activations is the simulation, on "
+    "one thread. *CPU us a message*: processor time of all threads, with what encrypts and decrypts. A process of "
+    "peers has two threads that work, one of Python and one of ZeroMQ, and so may use two cores."
 )
 WALL = (
     f"Wall time from when all nodes act until they are within TV {LEVEL} of the true barycenter on average; beside it "
@@ -59,18 +62,28 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
     seconds = 2.0 if quick else 10.0
     size = _frame_size()
     rates: list[Row] = []
-    for keys, name in ((False, "bare echo"), (True, "bare echo with CURVE")):
-        rates.append({"engine": name, "frames of kB": size / 1e3, "messages/s a core": echo(size, keys, seconds / 3)})
+    floor: dict[bool, float] = {}
+    for keys, name, window in (
+        (False, "bare echo", 100),
+        (True, "bare echo with CURVE", 100),
+        (True, "bare echo with CURVE, 4 under way", 4),
+    ):
+        rate, cost = echo(size, keys, seconds / 3, window)
+        floor.setdefault(keys, rate)
+        rates.append(
+            {"engine": name, "frames of kB": size / 1e3, "messages/s a core": rate, "CPU us a message": 1e6 * cost}
+        )
         say(in_line(rates[-1]))
-    floor = {False: rates[0]["messages/s a core"], True: rates[1]["messages/s a core"]}
     alone: float | None = None
     walls: list[Row] = []
     for name, measure, encrypted in engines(quick):
-        activations, messages = measure.rates(seconds)
+        activations, messages, cost = measure.rates(seconds)
         alone = alone or activations
         row = {"engine": name, "activations/s a core": activations, "simulation over it": alone / activations}
         if encrypted is not None:
             row |= {"messages/s a core": messages, "echo over it": floor[encrypted] / messages}
+        if cost is not None:
+            row["CPU us a message"] = 1e6 * cost
         rates.append(row)
         say(in_line(row))
         whole, wall = measure.wall()
@@ -96,22 +109,23 @@ class Library:
     def __init__(self, cores: int, **options: Any) -> None:
         self.cores, self.options = cores, options
 
-    def rates(self, seconds: float) -> tuple[float, float]:
-        """Activations and messages a second and core, over the later half of a run that never stops by itself."""
+    def rates(self, seconds: float) -> tuple[float, float, None]:
+        """Activations and messages a second and core, over the later half of a run that never stops by itself; what a
+        message costs is not known here."""
         if self.options["engine"] == "simulation":
             self._run(duration=2.0, tol=0.0)
             began = time.perf_counter()
             result = self._run(duration=100.0 * seconds, tol=0.0, record_every=1e9)
             spent = time.perf_counter() - began
-            return result.activations / spent, result.messages / spent
+            return result.activations / spent, result.messages / spent, None
         result = self._run(duration=2.0 * seconds, tol=0.0, record_every=0.5)
         times = result.history["time"]
         half = times.size // 2
         span = float(times[-1] - times[half]) * self.cores
-        # each message of a node goes to its four neighbours
         return (
             float(result.history["activations"][-1] - result.history["activations"][half]) / span,
-            float(result.history["messages"][-1] - result.history["messages"][half]) * self._receivers() / span,
+            float(result.history["messages"][-1] - result.history["messages"][half]) * self._crossing() / span,
+            None,
         )
 
     def wall(self) -> tuple[float, float]:
@@ -124,15 +138,15 @@ class Library:
             return total, total * float(reached[0] + 1) / result.history["tv"].size
         return total, float(result.history["time"][np.flatnonzero(result.history["tv"] <= LEVEL)[0]])
 
-    def _receivers(self) -> float:
-        """Frames that arrive for each one that is sent; neighbours in the same worker need none."""
+    def _crossing(self) -> float:
+        """The share of the messages over links that goes from one worker to another, once for all of its nodes;
+        neighbours in the same worker need none."""
         graph = as_network(GRAPH, NODES)
         share = np.concatenate(
             [np.full(len(part), k) for k, part in enumerate(np.array_split(np.arange(NODES), self.cores))]
         )
-        sent = {(int(i), int(share[j])) for i, j in [*graph.edges, *graph.edges[:, ::-1]] if share[i] != share[j]}
-        # the socket of a worker carries the messages of all its nodes to every neighbouring worker
-        return len({(share[i], k) for i, k in sent}) / self.cores
+        links = [(int(i), int(j)) for i, j in [*graph.edges, *graph.edges[:, ::-1]]]
+        return len({(i, share[j]) for i, j in links if share[i] != share[j]}) / len(links)
 
     def _run(self, **options: Any) -> Any:
         made = problem()
@@ -146,9 +160,9 @@ class Peers:
     """Every node is a peer with its own keys, links over the loopback, and state on disk; all in one process on one
     core."""
 
-    def rates(self, seconds: float) -> tuple[float, float]:
+    def rates(self, seconds: float) -> tuple[float, float, float]:
         done = self._work(tol=0.0, seconds=seconds, reference=None)
-        return done["activations"], done["messages"]
+        return done["activations"], done["messages"], done["cost"]
 
     def wall(self) -> tuple[float, float]:
         done = self._work(
@@ -208,10 +222,11 @@ async def _run_peers(line: Connection, tol: float, seconds: float, reference: An
             line.send({"whole": reached - started, "reached": reached - began})
         else:
             await asyncio.sleep(2.0)
-            before, since = _counts(peers), time.perf_counter()
+            before, since, used = _counts(peers), time.perf_counter(), time.process_time()
             await asyncio.sleep(seconds)
-            after, span = _counts(peers), time.perf_counter() - since
-            line.send({"activations": (after[0] - before[0]) / span, "messages": (after[1] - before[1]) / span})
+            after, span, used = _counts(peers), time.perf_counter() - since, time.process_time() - used
+            activations, messages = after[0] - before[0], after[1] - before[1]
+            line.send({"activations": activations / span, "messages": messages / span, "cost": used / messages})
         for one in peers:
             one.stop()
         await asyncio.gather(*works)
@@ -242,8 +257,9 @@ def _frame_size() -> int:
     return wire.frame_bytes(hosted_algorithm("sinkhorn", problem(), nodes).width)
 
 
-def echo(size: int, encrypted: bool, seconds: float, window: int = 100) -> float:
-    """Messages a second and core between two processes that do nothing but send frames back and forth."""
+def echo(size: int, encrypted: bool, seconds: float, window: int) -> tuple[float, float]:
+    """Messages a second and core between two processes that do nothing but send frames back and forth, ``window`` at a
+    time, and the processor time of one."""
     server, client = KeyPair.create(), KeyPair.create()
     with tempfile.TemporaryDirectory() as folder:
         where = f"ipc://{folder}/echo"
@@ -257,13 +273,18 @@ def echo(size: int, encrypted: bool, seconds: float, window: int = 100) -> float
                     socket.curve_publickey, socket.curve_secretkey = client.public.encode(), client.secret.encode()
                 socket.connect(where)
                 frame = bytes(size)
+                # an empty frame asks for the processor time of the other
+                socket.send(b"")
+                there, here = line.recv(), time.process_time()
                 for _ in range(window):
                     socket.send(frame)
                 count, began = 0, time.perf_counter()
                 while time.perf_counter() < began + seconds:
                     socket.send(socket.recv())
                     count += 2
-                return count / (time.perf_counter() - began) / 2
+                span, here = time.perf_counter() - began, time.process_time() - here
+                socket.send(b"")
+                return count / span / 2, (here + line.recv() - there) / count
             finally:
                 context.destroy(linger=0)
 
@@ -277,4 +298,7 @@ def _echo(line: Connection, options: tuple[str, KeyPair | None]) -> None:
     socket.bind(where)
     line.send(True)
     while True:
-        socket.send(socket.recv())
+        if frame := socket.recv():
+            socket.send(frame)
+        else:
+            line.send(time.process_time())

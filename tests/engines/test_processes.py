@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import tempfile
 
 import numpy as np
 import pytest
@@ -32,6 +33,21 @@ def test_processes_end_where_the_exact_solver_does():
     assert (result.node_errors <= 1e-5).all()
     assert result.messages > 0
     assert result.bytes > result.messages * POINTS.size * 8
+
+
+def test_two_workers_share_one_core_and_need_no_short_folder(tmp_path, monkeypatch):
+    """The paths of sockets are limited, and the folder for temporary files may have any."""
+    deep = tmp_path / ("deep" * 25)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        result = run()
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert result.success
+    assert not any(deep.iterdir())
 
 
 def test_processes_with_masks():

@@ -232,6 +232,16 @@ def test_ctrl_c_returns_what_there_is_and_leaves_nothing_running():
     assert not [name for _, _, session, name in processes() if session == started.pid]
 
 
+def test_where_ports_are_blocked_the_error_says_so():
+    """In a network of its own, without a loopback interface."""
+    apart = ["unshare", "--net", "--map-root-user"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces of our own here")
+    code = "from barymesh.engines.ray import connected\nwith connected(None, 1): pass"
+    done = subprocess.run([*apart, sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE)
+    assert "NetworkError: Programs on this machine cannot connect to one another at 127.0.0.1" in done.stderr
+
+
 def test_without_ray_the_error_says_what_to_install():
     started = python("""
         import sys

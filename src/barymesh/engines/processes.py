@@ -6,6 +6,7 @@ The caller starts the workers, watches them, and starts those again that die.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,6 +26,9 @@ from barymesh.problem import Problem
 from barymesh.resources.cores import available_cores, one_thread_each
 from barymesh.result import Result
 
+# bytes of a path beside which there is room for the names of folder and socket: all may have 103
+LONGEST_FOLDER = 70
+
 
 def run_processes(problem: Problem, network: Network, options: RunOptions) -> Result:
     """Run in processes, record on the way, and certify the result."""
@@ -41,7 +45,10 @@ def run_processes(problem: Problem, network: Network, options: RunOptions) -> Re
 def _process_site(
     shares: list[tuple[int, ...]],
 ) -> Iterator[tuple[list[tuple[int, ...]], Callable[[Assignment], WorkerHandle]]]:
-    with tempfile.TemporaryDirectory(prefix="barymesh-") as folder:
+    # paths of sockets must be short
+    parent = tempfile.gettempdir()
+    short = "/tmp" if len(parent) > LONGEST_FOLDER and os.path.isdir("/tmp") else parent
+    with tempfile.TemporaryDirectory(prefix="barymesh-", dir=short) as folder:
         yield shares, lambda assignment: Process(assignment, folder)
 
 

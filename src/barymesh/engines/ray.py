@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -98,6 +99,7 @@ def connected(address: str | None, workers: int) -> Iterator[str | None]:
             finally:
                 ray.shutdown()
             return
+        _require_loopback()
         _set(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32), **{ONE_MACHINE: "0"})
         # private, unlike Ray's own; paths of sockets must be short
         short = "/tmp" if os.path.isdir("/tmp") else None
@@ -110,6 +112,18 @@ def connected(address: str | None, workers: int) -> Iterator[str | None]:
                 yield folder
             finally:
                 ray.shutdown()
+
+
+def _require_loopback() -> None:
+    """NetworkError if programs on this machine cannot connect to one another: Ray would try for minutes."""
+    try:
+        with socket.create_server((LOOPBACK, 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
+    except OSError as error:
+        raise NetworkError(
+            f"Programs on this machine cannot connect to one another at {LOOPBACK} ({error}), as Ray's must. Bring up "
+            "the loopback interface, or let the firewall pass it; engine='processes' needs no ports."
+        ) from error
 
 
 def _join(address: str, quiet: dict[str, Any]) -> None:

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,8 @@ class Snapshot:
     from the barycenter, in L1, and ``gaps (k,)``: those they know to be certified, with the ``tv_bounds (k,)`` that
     follow, NaN where there is none; ``points (k, n, d)`` that each
     node has, where they move; ``activations`` of all nodes together, and the ``messages``
-    and ``bytes`` that they have sent, since they last began without their memory."""
+    and ``bytes`` that they have sent, since they last began without their memory; ``unreached``: why, of the
+    neighbours that there has never been a connection with, by their names."""
 
     nodes: NDArray[np.intp]
     weights: Floats
@@ -86,6 +87,7 @@ class Snapshot:
     bytes: int
     stopped: bool
     seconds: float
+    unreached: Mapping[str, str] = field(default_factory=dict)
 
 
 def hosted_algorithm(method: str, problem: Problem, nodes: Nodes, **options: Any) -> AsynchronousAlgorithm[Any]:
@@ -246,6 +248,7 @@ class Runtime:
             bytes=host.traffic.bytes,
             stopped=bool(host.stopped.all()),
             seconds=time.monotonic() - self._began,
+            unreached=self.links.unreached(),
         )
 
     def _usual(self) -> int:

@@ -44,8 +44,8 @@ Floats = NDArray[np.float64]
 
 # a worker that dies more often than this is not started again
 MOST_STARTS = 10
-# seconds: between two polls of the workers; until all must have begun; until all must have certified
-POLL, START_LIMIT, ANSWER_LIMIT = 0.05, 600.0, 60.0
+# seconds: between two polls of the workers; until all must have begun, have reached their neighbours, have certified
+POLL, START_LIMIT, REACH_LIMIT, ANSWER_LIMIT = 0.05, 600.0, 60.0, 60.0
 
 
 class WorkerHandle(ABC):
@@ -200,6 +200,8 @@ def _supervise(
         now = time.monotonic() - began
         converged = all(worker.report is not None and worker.report.stopped for worker in workers)
         status = _final_status(converged, interrupted(), now >= options.duration)
+        if now >= REACH_LIMIT or status is Status.OUT_OF_TIME:
+            _require_reached(workers, now)
         if now >= due or status is not None:
             last = gathered(workers, recorder.network.size)
             record = _record(recorder, options.duration if status is Status.OUT_OF_TIME else now, last)
@@ -209,6 +211,17 @@ def _supervise(
         if status is not None:
             return status, last
         _poll(workers)
+
+
+def _require_reached(workers: Sequence[WorkerHandle], seconds: float) -> None:
+    """NetworkError if workers have not reached one another at all: then a firewall is in between."""
+    for worker in workers:
+        for name, why in () if worker.report is None else worker.report.unreached.items():
+            raise NetworkError(
+                f"Worker {worker.assignment.number} has not reached {name} in {seconds:.0f} s ({why}). Workers connect "
+                "to one another at ports that the system chooses. Let the machines of the cluster connect to one "
+                "another at all ports, or use one machine."
+            )
 
 
 def _record(recorder: Recorder, now: float, found: Gathering) -> Record:

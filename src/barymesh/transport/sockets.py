@@ -248,6 +248,14 @@ class Links:
             for name, link in self._links.items()
         }
 
+    def unreached(self) -> dict[str, str]:
+        """Why, by their names, of the neighbours that there has never been a connection with."""
+        return {
+            name: f"{link.neighbour.endpoint}: {link.note or 'it does not answer'}"
+            for name, link in self._links.items()
+            if link.state is LinkState.NEVER
+        }
+
     @property
     def sent_messages(self) -> int:
         """Messages sent: one for each message and each neighbour that it was handed to the socket for."""

@@ -174,7 +174,7 @@ import asyncio, json, sys
 import numpy as np
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.subscriber import Neighbour
-from barymesh.transport.sockets import Links, Publication
+from barymesh.transport.sockets import Links
 from barymesh.transport.timing import Timing
 from barymesh.transport.wire import MessageFormat
 

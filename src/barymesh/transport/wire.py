@@ -90,7 +90,7 @@ class BadMessageError(BarymeshError, ValueError):
         self.sender = sender
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Message:
     """The state of node ``sender``. A message replaces one of the same incarnation with a smaller sequence number, and
     one of any incarnation before.
@@ -264,7 +264,8 @@ class MessageFormat:
         lower, upper = self._bounds[bounded.shape[1] == self.width]
         # a NaN is on neither side of a bound
         within = (bounded >= lower) & (bounded <= upper)
-        if not within.all():
+        # for few numbers counting is faster than ``all``
+        if np.count_nonzero(within) < within.size:
             row, column = np.argwhere(~within)[0]
             value = bounded[row, column]
             reason = Reason.OUT_OF_RANGE if np.isfinite(bounded[row]).all() else Reason.NOT_FINITE

@@ -89,6 +89,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         # what all nodes together weigh; the weights are relative to their average
         self.total = max(float(nodes.size), float(nodes.weights.sum())) * (1.0 + ROUNDING)
         self._contribution_bounds, self._target_bounds = method.contribution_bounds(), method.target_bounds()
+        # the size of the network, and whether all nodes have one owner, for each row
+        self._constants = [np.full(nodes.count, float(value)) for value in (nodes.size, nodes.declared is None)]
         self.up, self.down = method.up, method.down
         self.masked: MaskedSums | None = None
         self.masked_reports: MaskedReports | None = None
@@ -143,9 +145,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def _tree(self, state: TreeState[S]) -> tree.Tree:
         fields: Any = [getattr(state, name) for name in tree.Tree._fields[2:-2]]
-        trusting = self.nodes.declared is None
-        fields += [np.full(self.nodes.count, float(value)) for value in (self.nodes.size, trusting)]
-        return tree.Tree(self.nodes.ids, self.keys, *fields)
+        return tree.Tree(self.nodes.ids, self.keys, *fields, *self._constants)
 
     def first_messages(self, state: TreeState[S]) -> Floats:
         count = self.nodes.count

@@ -28,6 +28,7 @@ NAMES = (
     "simulation",
     "event_loop",
     "network",
+    "masks",
     "unregularised",
     "growth",
     "peers",

@@ -30,10 +30,10 @@ ROUNDS, NEAR = 10, 0.01
 
 
 class Attack:
-    """What the liar reads in so many rounds: the victim's ``x`` and ``h``. ``active``: it chooses the targets.
-    ``colluders``: whose secret keys it has."""
+    """What the liar reads in so many rounds: the victim's ``x`` and ``h``. ``active``: it chooses the targets, which are
+    ``within`` so much of the barycenter in total variation. ``colluders``: whose secret keys it has."""
 
-    def __init__(self, masks, active, colluders):
+    def __init__(self, masks, active, colluders, within=1.0):
         rng = np.random.default_rng(0)
         others = [bm.Empirical(rng.normal(rng.uniform(-1, 1), 0.5, (20, 1))) for _ in range(SIZE - 1)]
         problem = Problem.create([others[0], bm.Empirical(RECORDS[:, None]), *others[1:]], POINTS, reg=REG)
@@ -41,8 +41,10 @@ class Attack:
         self.masks = Masks.of_one_owner(SIZE, 0, "rounds") if masks else None
         self.colluders, self.rng = colluders, rng
         algorithm = build_algorithm("rounds", problem, Nodes.all_of(graph, problem.weights), masks=self.masks)
+        self.within = within
         if active:
             algorithm.rounds.order = self.choose
+            self.barycenter = bm.barycenter(problem.measures, POINTS, reg=REG, tol=1e-8).weights
         self.host = Host(algorithm, MemoryTransport(graph, algorithm.width, algorithm.private), problem)
         self.first = graph.offsets[LIAR] + int(np.flatnonzero(graph.neighbours_of(LIAR) == VICTIM)[0])
         self.seen, self.sums = {}, {}
@@ -57,7 +59,9 @@ class Attack:
         centre, width = self.rng.uniform(-2, 2), self.rng.uniform(0.3, 1.5)
         method = self.host.algorithm.rounds
         order = {Order.ACCEPTED: 1.0, Order.PLAIN: 1.0, Order.DAMPING: 0.1}
-        return replace(method._answer(-0.5 * ((POINTS - centre) / width) ** 2, order), moved=1.0)
+        chosen = np.exp(-0.5 * ((POINTS - centre) / width) ** 2)
+        mixed = (1.0 - self.within) * self.barycenter + self.within * chosen / chosen.sum()
+        return replace(method._answer(np.log(mixed), order), moved=1.0)
 
     def look(self):
         transport, algorithm = self.host.transport, self.host.algorithm
@@ -101,6 +105,11 @@ class Attack:
         return np.concatenate([seen, self.rng.uniform(-1.5, 1.5, count - seen.size)])
 
 
+    def victim_guesses(self):
+        """Where the liar sees records in what the victim has reported."""
+        return self.guesses(self.seen)
+
+
 def found(guesses):
     return int((np.abs(RECORDS[:, None] - guesses).min(axis=1) <= NEAR).sum())
 
@@ -122,6 +131,14 @@ def test_records_are_found_without_masks_and_not_with_them(active, colluders):
     assert found(masked.guesses(masked.seen)) <= most
     assert len(masked.sums) >= 5
     assert found(masked.guesses(masked.sums)) <= most
+
+
+@pytest.mark.parametrize("within", [0.1, 0.001])
+def test_a_bound_on_how_far_targets_move_would_not_replace_masks(within):
+    """Answers are known to so many digits that small moves tell as much as large ones."""
+    liar = (LIAR,)
+    assert found(Attack(False, True, liar, within).victim_guesses()) > chance()
+    assert found(Attack(True, True, liar, within).victim_guesses()) <= chance()
 
 
 def test_if_all_others_collude_nothing_hides_a_node():

@@ -66,7 +66,9 @@ def test_three_nodes_find_the_barycenter_and_no_parent_can_read_a_report(tmp_pat
     assert endings == [StopReason.CONVERGED] * 3
     for peer in peers:
         assert np.abs(peer.latest.weights[0] - barycenter(3)).sum() <= 1e-5
-        assert peer.facts()["masks"] == {"members": ["a", "b", "c"], "min_members": 3, "why_not": ""}
+        assert peer.facts()["masks"] == {
+            "members": ["a", "b", "c"], "absent": [], "left_out": "", "min_members": 3, "why_not": "", "void": 0
+        }  # fmt: skip
     words = np.unique(np.array([row for row in seen if row.any()]), axis=0)
     assert len(words) >= 6
     # half of all bits are set; contributions themselves would have runs of equal ones at their ends
@@ -116,6 +118,7 @@ def test_a_node_says_why_it_does_not_contribute(tmp_path):
 
     for peer in asyncio.run(work()):
         assert "it takes 3 members" in peer.facts()["masks"]["why_not"]
+        assert peer.facts()["masks"]["absent"] == ["a", "b", "c"]
         assert not peer.runtime.host.state.report.any()
 
 

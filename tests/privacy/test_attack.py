@@ -30,8 +30,8 @@ ROUNDS, NEAR = 10, 0.01
 
 
 class Attack:
-    """What the liar reads in so many rounds: the victim's ``x`` and ``h``. ``active``: it chooses the targets, which are
-    ``within`` so much of the barycenter in total variation. ``colluders``: whose secret keys it has."""
+    """What the liar reads in so many rounds: the victim's ``x`` and ``h``. ``active``: it chooses the targets, which
+    are ``within`` so much of the barycenter in total variation. ``colluders``: whose secret keys it has."""
 
     def __init__(self, masks, active, colluders, within=1.0):
         rng = np.random.default_rng(0)
@@ -103,7 +103,6 @@ class Attack:
         best = np.argsort(masses)[-count:]
         seen = CANDIDATES[best[masses[best] > 0]]
         return np.concatenate([seen, self.rng.uniform(-1.5, 1.5, count - seen.size)])
-
 
     def victim_guesses(self):
         """Where the liar sees records in what the victim has reported."""

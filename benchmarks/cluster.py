@@ -10,7 +10,9 @@ import itertools
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +78,7 @@ class Memory:
             self.own, self.files = max(self.own, own), max(self.files, files)
 
 
-def solved(count: int, workers: int, **options: object) -> tuple[bm.Result, float]:
+def solved(count: int, workers: int, **options: Any) -> tuple[bm.Result, float]:
     """The barycenter of so many images, and the seconds of its iterations, without loading."""
     ends = np.linspace(0, count, workers + 1).astype(int)
     shards = [bm.LazyMeasures(rings, int(a), int(b)) for a, b in itertools.pairwise(ends)]
@@ -106,7 +108,7 @@ def large(count: int, workers: int = 2, max_iter: int = 500) -> Row:
 def scaling() -> list[Row]:
     """Seconds an iteration: threads of one process, and actors with a thread each, in turns."""
     support, rows = bm.Support.regular((SIDE, SIDE), 0, 1), []
-    how = {"tol": 0.0, "max_iter": 12, "precision": "float64"}
+    how: dict[str, Any] = {"tol": 0.0, "max_iter": 12, "precision": "float64"}
     images = rings(0, IMAGES)
 
     def by_threads(count: int, threads: int) -> float:
@@ -116,7 +118,7 @@ def scaling() -> list[Row]:
         return (times[-1] - times[0]) / (len(times) - 1)
 
     with connected(None, 2):
-        ways = {
+        ways: dict[str, Callable[[], float]] = {
             "one thread": lambda: by_threads(IMAGES, 1),
             "two threads": lambda: by_threads(IMAGES, 2),
             "one actor with two threads": lambda: solved(IMAGES, 1, **how)[1],
@@ -125,8 +127,8 @@ def scaling() -> list[Row]:
         }
         least = dict.fromkeys(ways, np.inf)
         for _ in range(TURNS):
-            for name, seconds in ways.items():
-                least[name] = min(least[name], seconds())
+            for name, measured in ways.items():
+                least[name] = min(least[name], measured())
     for name, seconds in least.items():
         rows.append({"way": name, "ms an iteration": 1e3 * seconds, "over two threads": seconds / least["two threads"]})
     return rows

@@ -68,10 +68,10 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
         (True, "bare echo with CURVE", 100),
         (True, "bare echo with CURVE, 4 under way", 4),
     ):
-        rate, cost = echo(size, keys, seconds / 3, window)
+        rate, own = echo(size, keys, seconds / 3, window)
         floor.setdefault(keys, rate)
         rates.append(
-            {"engine": name, "frames of kB": size / 1e3, "messages/s a core": rate, "CPU us a message": 1e6 * cost}
+            {"engine": name, "frames of kB": size / 1e3, "messages/s a core": rate, "CPU us a message": 1e6 * own}
         )
         say(in_line(rates[-1]))
     alone: float | None = None

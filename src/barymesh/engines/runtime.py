@@ -258,6 +258,8 @@ class Runtime:
         return max(0, int((time.monotonic() - self._began) / self.pace.interval))
 
     def _wait(self) -> float:
+        if not self.pace.interval:
+            return 0.0
         return float(self.pace.interval * (1.0 + self.pace.jitter * self._random.uniform(-1.0, 1.0)))
 
     async def _until(self, due: float) -> None:

@@ -17,7 +17,6 @@
 
 #include <cmath>
 
-#include "matmul.h"
 #include "threads.h"
 
 #include "kernels.h"
@@ -30,8 +29,6 @@ template <class T>
 constexpr T SMALL = sizeof(T) == 8 ? T(1e-280) : T(1e-30);
 // of one pair of atom and support point
 constexpr double NANOSECONDS = 1.0;
-// atoms whose coordinates are added up together
-constexpr Index BLOCK = 32;
 
 // log p_l = log sum_k w_k exp(x_l - c(z_l, y_k) - log Z_k), shifted by the largest term over the atoms k
 template <class T, class Cost>
@@ -147,43 +144,6 @@ void atom_log_sums(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T>
     });
 }
 
-// For every row i of x (b, n), with s_lk the share of support point l in atom k (the softmax of x_l - c(z_l, y_k) over
-// l), into sums (b, 1 + d, padded n):
-//
-//     sums[i, 0, l] = sum_k w_k s_lk,      sums[i, 1 + a, l] = sum_k w_k s_lk y_ka
-//
-// with the rows y of `coordinates` (U, d), in any units: the mass of every support point, and its moments. `sums` has a
-// multiple of STRIP columns.
-template <class T>
-void project_atoms(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost,
-                   Matrix<const T> coordinates, Vector<const Index> index, Vector<const T> weight,
-                   Vector<const Index> start, Vector<const Index> stop, Cube<T> sums) {
-    const Index d = coordinates.columns, wide = sums.columns;
-    with_cost(support_t, points, cost, [&](auto costs) {
-        const double time = row_time(start, stop, x.columns) * (1.0 + 0.1 * static_cast<double>(d));
-        parallel(x.rows, time, [&](Index begin, Index end) {
-            const Buffer<T> shares(BLOCK * wide), factors((1 + d) * BLOCK);
-            shares.fill(0);
-            for (Index i = begin; i < end; ++i) {
-                const Matrix<T> out = sums[i];
-                for (Index j = 0; j < out.size(); ++j) out.data[j] = 0;
-                for (Index first = start[i]; first < stop[i]; first += BLOCK) {
-                    const Index count = smaller(BLOCK, stop[i] - first);
-                    for (Index k = 0; k < count; ++k) {
-                        const Index atom = first + k;
-                        const T total = exact_terms(costs, x[i], index[atom], shares.data + k * wide).total;
-                        factors[k] = weight[atom] / total;
-                        for (Index a = 0; a < d; ++a)
-                            factors[(1 + a) * BLOCK + k] = factors[k] * coordinates(index[atom], a);
-                    }
-                    for (Index j = 0; j < wide; j += STRIP)
-                        add_strip<T>(factors.matrix(1 + d, BLOCK), shares.data, out, j, {0, count}, j, wide);
-                }
-            }
-        });
-    });
-}
-
 // out (U, n) = |z_l - y_k|^2 for the columns z of `support_t` (d, n) and the rows y of `points` (U, d)
 template <class T>
 void squared_costs(Matrix<const T> support_t, Matrix<const T> points, Matrix<T> out) {
@@ -210,12 +170,6 @@ template void atom_log_sums<double>(Matrix<const double>, Matrix<const double>, 
 template void atom_log_sums<float>(Matrix<const float>, Matrix<const float>, Matrix<const float>, Matrix<const float>,
                                    Vector<const Index>, Vector<const Index>, Vector<const Index>, Vector<const Index>,
                                    Vector<double>);
-template void project_atoms<double>(Matrix<const double>, Matrix<const double>, Matrix<const double>,
-                                    Matrix<const double>, Matrix<const double>, Vector<const Index>,
-                                    Vector<const double>, Vector<const Index>, Vector<const Index>, Cube<double>);
-template void project_atoms<float>(Matrix<const float>, Matrix<const float>, Matrix<const float>, Matrix<const float>,
-                                   Matrix<const float>, Vector<const Index>, Vector<const float>, Vector<const Index>,
-                                   Vector<const Index>, Cube<float>);
 template void squared_costs<double>(Matrix<const double>, Matrix<const double>, Matrix<double>);
 template void squared_costs<float>(Matrix<const float>, Matrix<const float>, Matrix<float>);
 

@@ -84,11 +84,25 @@ void atom_log_sums(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T>
                    Vector<const Index> index, Vector<const Index> start, Vector<const Index> stop,
                    Vector<const Index> first, Vector<double> out);
 template <class T>
+void squared_costs(Matrix<const T> support_t, Matrix<const T> points, Matrix<T> out);
+
+// moving.cpp
+template <class T>
+void evaluate_moving(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost,
+                     Vector<const Index> index, Vector<const T> weight, Vector<const Index> start,
+                     Vector<const Index> stop, Vector<double> value, Matrix<double> log_p);
+template <class T>
 void project_atoms(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost,
                    Matrix<const T> coordinates, Vector<const Index> index, Vector<const T> weight,
                    Vector<const Index> start, Vector<const Index> stop, Cube<T> sums);
 template <class T>
-void squared_costs(Matrix<const T> support_t, Matrix<const T> points, Matrix<T> out);
+void share_products(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost,
+                    Vector<const Index> index, Vector<const T> weight, Vector<const Index> start,
+                    Vector<const Index> stop, Cube<double> out);
+
+// linear.cpp
+void factor_systems(Cube<double> a);
+void solve_systems(Cube<const double> u, Matrix<double> b);
 
 // sampled.cpp
 void draw_points(std::uint64_t seed, Vector<const Index> nodes, Vector<const Index> activations,

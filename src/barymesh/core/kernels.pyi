@@ -354,6 +354,21 @@ def atom_log_sums(
     first: Indices,
     out: Floats,
 ) -> None: ...
+def squared_costs(support_t: Reals, points: Reals, out: Reals) -> None: ...
+
+# moving.cpp
+def evaluate_moving(
+    x: Reals,
+    support_t: Reals,
+    points: Reals,
+    cost: Reals,
+    index: Indices,
+    weight: Reals,
+    start: Indices,
+    stop: Indices,
+    value: Floats,
+    log_p: Floats,
+) -> None: ...
 def project_atoms(
     x: Reals,
     support_t: Reals,
@@ -366,7 +381,21 @@ def project_atoms(
     stop: Indices,
     sums: Reals,
 ) -> None: ...
-def squared_costs(support_t: Reals, points: Reals, out: Reals) -> None: ...
+def share_products(
+    x: Reals,
+    support_t: Reals,
+    points: Reals,
+    cost: Reals,
+    index: Indices,
+    weight: Reals,
+    start: Indices,
+    stop: Indices,
+    out: Floats,
+) -> None: ...
+
+# linear.cpp
+def factor_systems(a: Floats) -> None: ...
+def solve_systems(u: Floats, b: Floats) -> None: ...
 
 # sampled.cpp
 def draw_points(

@@ -223,10 +223,20 @@ NB_MODULE(kernels, m) {
     KERNEL("evaluate_atoms", evaluate_atoms<float>);
     KERNEL("atom_log_sums", atom_log_sums<double>);
     KERNEL("atom_log_sums", atom_log_sums<float>);
-    KERNEL("project_atoms", project_atoms<double>);
-    KERNEL("project_atoms", project_atoms<float>);
     KERNEL("squared_costs", squared_costs<double>);
     KERNEL("squared_costs", squared_costs<float>);
+
+    // moving.cpp
+    KERNEL("evaluate_moving", evaluate_moving<double>);
+    KERNEL("evaluate_moving", evaluate_moving<float>);
+    KERNEL("project_atoms", project_atoms<double>);
+    KERNEL("project_atoms", project_atoms<float>);
+    KERNEL("share_products", share_products<double>);
+    KERNEL("share_products", share_products<float>);
+
+    // linear.cpp
+    KERNEL("factor_systems", factor_systems);
+    KERNEL("solve_systems", solve_systems);
 
     // sampled.cpp
     KERNEL("draw_points", draw_points);

@@ -24,8 +24,6 @@ from barymesh.status import Status
 from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
-# the slowest rate of convergence that is allowed for is 1 less this; and no division by 0
-LEAST_SHARE, TINY = 1e-3, 1e-300
 
 
 def solve_free_support(
@@ -44,13 +42,10 @@ def solve_free_support(
     nodes.begin_rounds()
     errors: list[float] = []
     duals: list[float] = []
-    status, before = None, np.inf
+    status = None
 
     def enough(left: float) -> bool:
-        """Whether all moves to come, if they keep shrinking at the last rate, add up to the tolerance."""
-        nonlocal before
-        rate, before = left / max(before, TINY), left
-        return tol > 0 and left <= tol * max(1.0 - rate, LEAST_SHARE)
+        return tol > 0 and left <= tol
 
     with iteration_progress(tol, max_iter, progress, callback) as watch, interruptible() as interrupted:
         while status is None:
@@ -63,7 +58,7 @@ def solve_free_support(
                 )
             answer = method.order(state, 0, average, target, 1.0, sums.error, enough)
             if target is not None:
-                points, p = method.measure(target, average)
+                points, p = method.measure(target)
                 errors.append(nodes.distance(p))
                 duals.append(problem.reg * method.dual(average))
                 record = _record(problem, nodes, points, p, errors[-1], duals[-1], len(errors), began)

@@ -4,13 +4,12 @@ For the squared Euclidean cost the gradient in a point is ``2 a_l (z_l - avg T_i
 projection T_i of node i (oracle/moving.py). So a point moves to the average of its projections, which lowers the cost
 of the plans that gave them as far as can be:
 
-    local:   solve the transport to (z, a),  contribution (T_i(z), h_i, x_i, ...)
-    root:    z = avg(T(z))
+    local:   solve the transport to (z, a) (sinkhorn.py),  contribution (T_i(z), x_i, ...)
+    root:    z = avg(T(z)), and beyond, with momentum
 
-**Weights.** Uniform ones stay: a node takes Sinkhorn steps to them, ``x_i += log a - h_i``, accelerated (Anderson, each
-node with its own short history) and checked: a step that lowers the node's dual function is taken back. Learned ones
-are ``log a = avg(h) - avg(x)``, and every node takes one step ``x_i += 1.8 (log a - h_i)`` in a round: Sinkhorn's for
-the entropic barycenter on the points, over-relaxed. The points wait while the nodes differ by more than they move.
+**Weights.** Uniform ones stay. The gradient in learned ones is ``avg(x)``, and the root steps along it in the metric of
+the transport of (z, a) to itself (self_transport.py): ``log a -= K avg(x)``. It knows the objective of every target;
+where it has risen, the points lose their momentum and the steps of the weights become shorter.
 
 **Where it ends.** The problem is not convex in z. Where nothing moves any more the points are stationary, and the
 weights, if they are learned, are optimal for these points, which the certificate shows. With several starts the one
@@ -34,25 +33,26 @@ from barymesh.errors import SupportError
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.methods.entropic import REACH
+from barymesh.methods.self_transport import SelfTransport
+from barymesh.methods.sinkhorn import solved
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.oracle.moving import MovingOracle
 from barymesh.problem import Problem
 from barymesh.state import State
 from barymesh.support.free import normal_draws
 
-# a node's steps to uniform weights in a round, at most, and for the certificate; the differences that it remembers
-STEPS, LAST_STEPS, DEPTH = 20, 100, 6
+# a node's steps to uniform weights in a round, at most, and for the certificate
+STEPS, LAST_STEPS = 20, 100
 # its distance from them that is close enough: at first, and as a share of the last move of the points
 FIRST_ACCURACY, ACCURACY, LAST_ACCURACY = 1e-2, 0.1, 1e-12
-# the length of a step to learned weights (the spectrum of the map is in [0, 1]), which the points wait for until they
-# are closer than this multiple of their last move
-RELAXATION, PATIENCE = 1.8, 1.0
-# what rounding may have done to a node's dual function, and to the bounds of a certificate, as a share of them
-ROUNDING, CERTIFIED = 1e-13, 1e-14
+# what the steps of learned weights are multiplied by after steps that raised the objective, and after others
+SHORTER, LONGER = 0.5, 1.1
+# differences of the objective below this share of it are rounding
+ROUNDING = 1e-12
+# what rounding may have done to the bounds of a certificate, as a share of them
+CERTIFIED = 1e-14
 # how many times the rounding of averages the bounds of a certificate can be off by
 FIXED_POINT = 4.0
-# keeps the small system of the acceleration regular
-RIDGE = 1e-10
 # log 0, near enough
 NO_MASS = -1e12
 
@@ -78,7 +78,9 @@ class FreeSupportState(State):
     reg; ``error``, ``measure``; ``valid``, whether all this belongs to the present x and measure.
 
     Of a root: ``best (k,)``, the lowest objective of the starts before this one, ``best_points (k, n d)`` and
-    ``best_weights (k, n)``, logarithms; ``tried (k,)``, how many starts these were.
+    ``best_weights (k, n)``, logarithms; ``tried (k,)``, how many starts these were; ``last_places (k, n d)``, the
+    average of the last projections but one, and ``moves (k,)``, for how many moves the points have gathered momentum;
+    ``last_objective`` and the ``length`` of steps of the weights, each ``(k,)``.
     """
 
     x: Floats
@@ -94,6 +96,10 @@ class FreeSupportState(State):
     best_points: Floats
     best_weights: Floats
     tried: NDArray[np.int64]
+    last_places: Floats
+    moves: NDArray[np.int64]
+    last_objective: Floats
+    length: Floats
 
 
 @dataclass(frozen=True)
@@ -122,8 +128,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         assert problem.free is not None
         self.problem, self.free, self.reg, self.drawn = problem, problem.free, problem.reg, drawn
         self.n, self.d = problem.support.points.shape
-        # projections, h and x; the objective's dual, the upper bound; means and mean squares
-        self.up = self.n * self.d + 2 * self.n + 2 + 2 * self.d
+        # projections and x; the objective's dual, the upper bound; means and mean squares
+        self.up = self.n * self.d + self.n + 2 + 2 * self.d
         self.down = self.n * self.d + self.n + len(FreeOrder)
         self._oracles: dict[bytes, MovingOracle] = {}
 
@@ -146,7 +152,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         if reach is None:
             return None
         potential = REACH * (1.0 + 4.0 * d * reach**2 / self.reg)
-        parts = ((n * d, reach), (2 * n + 2, potential), (d, reach), (d, reach**2))
+        parts = ((n * d, reach), (n + 2, potential), (d, reach), (d, reach**2))
         return np.concatenate([np.full(count, limit) for count, limit in parts])
 
     def start(self, count: int) -> FreeSupportState:
@@ -156,7 +162,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             projections=np.zeros((count, wide)), value=np.zeros(count), upper=np.zeros(count),
             error=np.full(count, UNKNOWN_ERROR), measure=np.arange(count), valid=np.zeros(count, dtype=bool),
             best=np.full(count, np.inf), best_points=np.zeros((count, wide)), best_weights=np.zeros((count, n)),
-            tried=np.zeros(count, dtype=np.int64),
+            tried=np.zeros(count, dtype=np.int64), last_places=np.zeros((count, wide)),
+            moves=np.zeros(count, dtype=np.int64), last_objective=np.full(count, np.inf), length=np.ones(count),
         )  # fmt: skip
 
     def first(self, state: FreeSupportState) -> Contribution:
@@ -188,12 +195,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         oracle.place(target.points, self.reg)
         x = state.x[rows]
         certify = order[FreeOrder.CERTIFY] > 0
-        if not self.free.learned:
-            accuracy, steps = (LAST_ACCURACY, LAST_STEPS) if certify else (float(order[FreeOrder.ACCURACY]), STEPS)
-            x = solved(oracle, x, log_a, accuracy, steps)
-        elif fresh and not certify:
-            # h is that of the points before, which the weights answer to
-            x = x + RELAXATION * (log_a - (state.h[rows] if state.valid[rows].all() else oracle.evaluate(x)[1]))
+        accuracy, steps = (LAST_ACCURACY, LAST_STEPS) if certify else (float(order[FreeOrder.ACCURACY]), STEPS)
+        x = solved(oracle, x, log_a, accuracy, steps)
         x -= x @ a[:, None]
         state.x[rows] = x
         state.value[rows], state.h[rows] = oracle.evaluate(x)
@@ -222,7 +225,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     def _contribution(self, state: FreeSupportState, rows: Indices) -> Contribution:
         scalars = np.stack([state.value[rows], state.upper[rows]], axis=1)
-        parts = (state.projections[rows], state.h[rows], state.x[rows], scalars, self.moments[state.measure[rows]])
+        parts = (state.projections[rows], state.x[rows], scalars, self.moments[state.measure[rows]])
         return Contribution(parts, state.error[rows])
 
     # the root
@@ -232,10 +235,10 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         enough: Enough,
     ) -> Answer:  # fmt: skip
         n, wide = self.n, self.n * self.d
-        places, mean, drift, (value, upper), moments = np.split(average, np.cumsum([wide, n, n, 2]))
+        places, drift, (value, upper), moments = np.split(average, np.cumsum([wide, n, 2]))
         centre, spread = moments[: self.d], np.sqrt(np.maximum(moments[self.d :] - moments[: self.d] ** 2, 0.0))
         if target is None or not target.any():
-            state.best[row], state.tried[row] = np.inf, 0
+            state.best[row], state.tried[row], state.moves[row] = np.inf, 0, 0
             return self._answer(self._begin(centre, spread, 0))
         last = self._read(target)
         a, number = np.exp(last.log_weights), int(last.order[FreeOrder.START])
@@ -248,16 +251,22 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             order = last.order.copy()
             order[FreeOrder.CERTIFY], order[FreeOrder.RESET], order[FreeOrder.GAP] = 0.0, 0.0, gap
             return replace(self._answer(replace(last, order=order)), finished=True)
-        log_a = _log_barycenter(mean, drift) if self.free.learned else last.log_weights
+        rounding = ROUNDING * (1.0 + abs(objective)) + FIXED_POINT * self.rounding
+        if objective > state.last_objective[row] + rounding:
+            # too far: the points lose their momentum, and steps of the weights become shorter
+            state.moves[row], state.length[row] = 0, SHORTER * state.length[row]
+        else:
+            state.length[row] = min(LONGER * state.length[row], 1.0)
+        state.last_objective[row] = objective
+        log_a = self._next_weights(last, drift, float(state.length[row])) if self.free.learned else last.log_weights
         points = places.reshape(n, self.d)
         size = float(np.sqrt((spread**2).sum())) or 1.0
         moved = float(np.sqrt((a @ (points - last.points) ** 2).sum())) / size
-        left = moved + float(np.abs(np.exp(log_a) - a).sum()) + error
+        change = float(np.abs(np.exp(log_a) - a).sum())
+        left = moved + change + error
         order = np.zeros(len(FreeOrder))
-        order[FreeOrder.ACCURACY] = min(FIRST_ACCURACY, (PATIENCE if self.free.learned else ACCURACY) * moved)
-        if self.free.learned and error > last.order[FreeOrder.ACCURACY]:
-            # the points wait for the weights
-            points, order[FreeOrder.ACCURACY] = last.points, last.order[FreeOrder.ACCURACY]
+        order[FreeOrder.ACCURACY] = min(FIRST_ACCURACY, ACCURACY * (moved + change))
+        points = self._beyond(state, row, last.points, points)
         order[FreeOrder.START] = number
         moved = min(moved, UNKNOWN_ERROR)
         if not enough(min(left, UNKNOWN_ERROR)):
@@ -270,6 +279,23 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         # the transports that gave the move are those of the last points
         return replace(self._answer(FreeTarget(last.points, log_a, order)), moved=moved, decided=True)
 
+    def _next_weights(self, last: FreeTarget, drift: Floats, length: float) -> Floats:
+        """The logarithms ``(n,)`` of better weights on the last points. The objective has the gradient ``drift`` in the
+        weights; how that answers to them is foreseen from the transport of the weights to themselves."""
+        metric = SelfTransport(self.problem.placed(last.points))
+        log_a = last.log_weights - length * metric.response(last.log_weights, drift)
+        log_a = np.maximum(log_a - log_a.max(), NO_MASS)
+        return np.asarray(log_a - np.log(np.exp(log_a).sum()))
+
+    def _beyond(self, state: FreeSupportState, row: int, points: Floats, places: Floats) -> Floats:
+        """``(n, d)``: where the points go whose projections are ``places``: beyond them, by momentum (Nesterov's), as
+        long as that does not lead away from them."""
+        before, state.last_places[row] = state.last_places[row].reshape(places.shape).copy(), places.ravel()
+        if state.moves[row] > 0 and np.vdot(places - points, places - before) < 0:
+            state.moves[row] = 0
+        state.moves[row] += 1
+        return places + _momentum(int(state.moves[row])) * (places - before)
+
     def _after_start(
         self, state: FreeSupportState, row: int, found: FreeTarget, objective: float, centre: Floats, spread: Floats
     ) -> FreeTarget | None:
@@ -280,6 +306,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             state.best[row] = objective
             state.best_points[row], state.best_weights[row] = found.points.ravel(), found.log_weights
         state.tried[row] = number + 1
+        state.moves[row] = 0
         if number + 1 < self.free.starts:
             return self._begin(centre, spread, number + 1)
         if better:
@@ -287,17 +314,14 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         order = self._first_order(self.free.starts)
         return FreeTarget(state.best_points[row].reshape(self.n, self.d), state.best_weights[row].copy(), order)
 
-    def measure(self, target: Floats, average: Floats) -> tuple[Floats, Floats]:
-        """The points ``(n, d)`` and weights ``(n,)`` that the nodes stand for: the target's points, and its weights if
-        they are uniform, else those that follow from the ``average (up,)`` of the contributions."""
-        last, wide = self._read(target), self.n * self.d
-        if not self.free.learned:
-            return last.points, np.full(self.n, 1.0 / self.n)
-        return last.points, np.exp(_log_barycenter(*average[wide : wide + 2 * self.n].reshape(2, self.n)))
+    def measure(self, target: Floats) -> tuple[Floats, Floats]:
+        """The points ``(n, d)`` and weights ``(n,)`` of a target."""
+        last = self._read(target)
+        return last.points, np.exp(last.log_weights)
 
     def dual(self, average: Floats) -> float:
         """The average of the nodes' dual functions, in units of reg."""
-        return float(average[self.n * self.d + 2 * self.n])
+        return float(average[self.n * self.d + self.n])
 
     def target_at(self, points: Floats, log_weights: Floats) -> Floats:
         """The target that begins from these points and weights, with the potentials that the nodes have."""
@@ -377,74 +401,9 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         return None
 
 
-def solved(oracle: MovingOracle, x: Floats, log_a: Floats, accuracy: float, most: int) -> Floats:
-    """The potentials ``x (b, n)`` after Sinkhorn steps until ``|p_i(x_i) - a|_1 <= accuracy``, or after ``most``
-    evaluations: accelerated, each node for itself.
-
-    The step from x, with ``r = log a - h(x)``, is ``r - (dX + dR) g`` where g minimises ``|r - dR g|_a``: Anderson's.
-    The dual function ``<x, a> - W*(x)`` of the transport to a may not fall, or the plain step is taken from before.
-    """
-    a = np.exp(log_a)
-    x, rows = x.copy(), np.arange(len(x))
-    memories = [_Memory() for _ in rows]
-    for _ in range(most):
-        value, h = oracle.evaluate(x[rows], rows)
-        dual = x[rows] @ a - value
-        errors = np.abs(np.exp(h) - a).sum(axis=1)
-        going = np.ones(rows.size, dtype=bool)
-        for k, row in enumerate(rows):
-            memory = memories[row]
-            if dual[k] < memory.dual - ROUNDING * (1.0 + abs(dual[k])):
-                x[row] = memory.plain()
-            elif errors[k] <= accuracy:
-                going[k] = False
-            else:
-                rest = log_a - h[k]
-                x[row] = memory.next(x[row], rest - a @ rest, float(dual[k]), a)
-        rows = rows[going]
-        if rows.size == 0:
-            return x
-    for row in rows:
-        # the last step has not been judged
-        x[row] = memories[row].x
-    return x
-
-
-class _Memory:
-    """Of a node: where it was, its residual and dual value there, and the last differences of these."""
-
-    def __init__(self) -> None:
-        self.dual = -np.inf
-        self.x = self.rest = np.empty(0)
-        self.moves: list[Floats] = []
-        self.changes: list[Floats] = []
-
-    def plain(self) -> Floats:
-        """The plain step from where the node was before."""
-        self.moves, self.changes, self.dual = [], [], -np.inf
-        return self.x + self.rest
-
-    def next(self, x: Floats, rest: Floats, dual: float, a: Floats) -> Floats:
-        """The accelerated step from x."""
-        if self.x.size:
-            self.moves = [*self.moves, x - self.x][-DEPTH:]
-            self.changes = [*self.changes, rest - self.rest][-DEPTH:]
-        self.x, self.rest, self.dual = x.copy(), rest, dual
-        if not self.moves:
-            return x + rest
-        changes = np.array(self.changes)
-        gram = (changes * a) @ changes.T
-        gram[np.diag_indices(len(gram))] += RIDGE * np.trace(gram) + np.finfo(float).tiny
-        found = np.linalg.solve(gram, (changes * a) @ rest)
-        step = rest - found @ (np.array(self.moves) + changes)
-        return x + step if np.isfinite(step).all() else x + rest
-
-
-def _log_barycenter(mean: Floats, drift: Floats) -> Floats:
-    """``log a = avg(h) - avg(x)``, normalised."""
-    log_a = mean - drift
-    log_a = np.maximum(log_a - log_a.max(), NO_MASS)
-    return np.asarray(log_a - np.log(np.exp(log_a).sum()))
+def _momentum(steps: int) -> float:
+    """Nesterov's, after so many steps since it was last given up."""
+    return (steps - 1.0) / (steps + 2.0)
 
 
 def _moments(atoms: Atoms) -> Floats:

@@ -15,18 +15,7 @@ from pathlib import Path
 
 from barymesh.resources.cores import available_cores
 from benchmarks.parts import Part, Row, Table
-from benchmarks.programs import (
-    IMAGES,
-    IMPORTS,
-    NETWORK,
-    OURS,
-    TWO_GAUSSIANS,
-    Program,
-    Version,
-    running,
-    versions,
-    write_images,
-)
+from benchmarks.programs import IMAGES, IMPORTS, NETWORK, TWO_GAUSSIANS, Program, running, write_images
 from benchmarks.tables import in_line
 
 TARGET = 2.2
@@ -63,32 +52,27 @@ while True:
 """
 TEXT = (
     "Milliseconds of a call, the median of all calls in {turns} turns of {seconds:g} s, on {cores} cores. *ratio*: of "
-    "the medians, *ratio of the best*: of the shortest calls.{old}"
+    "the medians, *ratio of the best*: of the shortest calls."
 )
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Part:
-    """All tasks, by all versions."""
+    """All tasks."""
     turns, seconds = (QUICK_TURNS, QUICK_TURN) if quick else (TURNS, TURN)
     rows: list[Row] = []
-    contestants = versions()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_images(folder)
         for title, task in TASKS.items():
-            row: Row = {"task": title}
-            for version in contestants:
-                row |= _ratio(version, task, folder, turns, seconds)
-            rows.append(row)
-            say(in_line(row))
-    old = " *old*: the older barymesh." if len(contestants) > 1 else ""
-    text = TEXT.format(turns=turns, seconds=seconds, cores=available_cores(), old=old)
+            rows.append({"task": title, **_ratio(task, folder, turns, seconds)})
+            say(in_line(rows[-1]))
+    text = TEXT.format(turns=turns, seconds=seconds, cores=available_cores())
     return Part("Beside a busy process", (__doc__ or "").partition("\n\n")[2], [Table("", text, rows)])
 
 
-def _ratio(version: Version, task: str, folder: Path, turns: int, seconds: float) -> Row:
-    """The columns of one version."""
-    with running(version, ["-c", IMPORTS + PROGRAM.format(task=task)], folder, cache=folder) as program:
+def _ratio(task: str, folder: Path, turns: int, seconds: float) -> Row:
+    """The columns of a task."""
+    with running(["-c", IMPORTS + PROGRAM.format(task=task)], folder) as program:
         program.read()
         alone: list[float] = []
         beside: list[float] = []
@@ -96,14 +80,13 @@ def _ratio(version: Version, task: str, folder: Path, turns: int, seconds: float
             alone += _times(program, seconds)
             with burning(folder):
                 beside += _times(program, seconds)
-    columns = {
+    return {
         "ms alone": 1e3 * statistics.median(alone),
         "ms beside": 1e3 * statistics.median(beside),
         "ratio": statistics.median(beside) / statistics.median(alone),
+        "target": TARGET,
+        "ratio of the best": min(beside) / min(alone),
     }
-    if version.own:
-        return {**columns, "target": TARGET, "ratio of the best": min(beside) / min(alone)}
-    return {f"old {column}": value for column, value in columns.items()}
 
 
 def _times(program: Program, seconds: float) -> list[float]:
@@ -113,6 +96,6 @@ def _times(program: Program, seconds: float) -> list[float]:
 @contextmanager
 def burning(folder: Path) -> Iterator[None]:
     """One of the cores is busy with something else until the block ends."""
-    with running(OURS, ["-c", BURN], folder) as program:
+    with running(["-c", BURN], folder) as program:
         program.read()
         yield

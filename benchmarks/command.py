@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from barymesh.cli.exit_codes import INTERRUPTED, NOT_CONVERGED, finish, writable_folder
+from benchmarks import suite
 
 app = typer.Typer(add_completion=False)
 
@@ -20,8 +21,8 @@ def bench(
         list[str] | None,
         typer.Option(
             "--only",
-            help="Measure this part only (may be repeated): start, busy, kernels, exact, simulation, event_loop, "
-            "network, growth or peers. The results of other parts in the folder are kept.",
+            help=f"Measure this part only (may be repeated): {', '.join(suite.NAMES)}. The results of other parts in "
+            "the folder are kept.",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("barymesh-bench"),
@@ -33,8 +34,7 @@ def bench(
 
     Writes latest.md (a page to read), latest.json and figures to the output folder, after every part, so that Ctrl-C
     keeps the parts that are finished. POT and OTT-JAX take part if they are installed (pip install -e
-    '.[bench]'). Where BARYMESH_BENCH_OLD names the Python of an environment with an older barymesh, start and busy
-    measure that one too. Close other programs while it runs.
+    '.[bench]'). Close other programs while it runs; only network, growth and unregularised count virtual time.
 
     Examples:
 
@@ -47,16 +47,14 @@ def bench(
 
 def _bench(quick: bool, only: list[str], output: Path, as_json: bool) -> int:
     """Measure, and print where the results are. Returns the exit code."""
-    from benchmarks.suite import NAMES, PAGE, benchmarks, check_names, run_suite
-
-    check_names(only)
+    suite.check_names(only)
     folder = writable_folder(output)
-    chosen = {name: run for name, run in benchmarks().items() if name in (only or NAMES)}
-    outcome = run_suite(chosen, quick, folder, lambda line: typer.echo(line, err=True))
+    chosen = {name: run for name, run in suite.benchmarks().items() if name in (only or suite.NAMES)}
+    outcome = suite.run_suite(chosen, quick, folder, lambda line: typer.echo(line, err=True))
     if as_json:
         typer.echo(json.dumps({"parts": outcome.parts}))
     else:
-        typer.echo(f"Results: {folder / PAGE}")
+        typer.echo(f"Results: {folder / suite.PAGE}")
     if outcome.interrupted:
         return INTERRUPTED
     return NOT_CONVERGED if outcome.failed else 0

@@ -64,8 +64,10 @@ CASES = [
 QUICK_CASES = [SolverCase(50, (28, 28)), SolverCase(20, scattered=200)]
 # without the slow ones, which start as long as they run
 QUICK_CONTESTANTS = ("POT sinkhorn", "POT convolutional", "OTT kernel, float64")
-# seconds that a single run may take: a solver that needs longer is not run to the end
-PATIENCE, QUICK_PATIENCE = 90.0, 5.0
+# seconds that a single run may take: a solver that needs longer is not run to the end. Nor is one that needs several
+# times as long as the fastest other so far, unless that is a few seconds only
+PATIENCE, QUICK_PATIENCE = 60.0, 5.0
+HOPELESS, FEW = 2.0, 5.0
 # problems with at most this many numbers in their histograms are given to every solver
 SMALL = 30_000
 # of the true barycenter, against which L1 is measured
@@ -84,9 +86,9 @@ TEXT = (
     "solver gets about the least number of iterations that brings it within L1 {accuracy:g} of the converged "
     "barycenter (ours: the loosest of a few tolerances), and the best of up to three runs counts, each in a process of "
     "its own. *peak MB* is the most memory its process held, everything included. No seconds: it did not reach the "
-    "accuracy, or a single run would have taken longer than {patience:g} s. The others' iterations are those of "
-    "plain Sinkhorn, the floor of a solver that does not accelerate. Solvers in the log domain, and in float32, "
-    "run on the small problems only.{missing}"
+    "accuracy, or a single run would have taken longer than {patience:g} s, or far longer than another's. The others' "
+    "iterations are those of plain Sinkhorn, the floor of a solver that does not accelerate. Solvers in the log "
+    "domain, and in float32, run on the small problems only.{missing}"
 )
 STEEP_TEXT = (
     "Milliseconds of one iteration of ours by reg, over that at the largest reg (the floor): where products underflow "
@@ -151,7 +153,9 @@ def compare(case: SolverCase, quick: bool, say: Callable[[str], None]) -> tuple[
         path = Path(folder) / "task.npz"
         task.save(path)
         for name in contestants(case, quick):
-            rows.append({"case": case.title, "solver": name, **_contest(name, path, patience)})
+            others = [row["seconds"] for row in rows[1:] if row.get("seconds")]
+            limit = max(FEW, min([patience, *(HOPELESS * seconds for seconds in others)]))
+            rows.append({"case": case.title, "solver": name, **_contest(name, path, limit)})
             say(in_line(rows[-1]))
     return summary(case, rows, patience), rows
 

@@ -1,25 +1,17 @@
-"""Small programs, each in a process of its own, by this version of barymesh and by an older one.
-
-If the environment variable ``BARYMESH_BENCH_OLD`` names the Python of an environment with an older barymesh, that one
-is measured too. The programs are the same for both.
-"""
+"""Small programs, each in a process of its own."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from barymesh.errors import OptionError
 from benchmarks.images import digits
 
-VARIABLE = "BARYMESH_BENCH_OLD"
 NUMBERS_OF_IMAGES = (10, 100)
 IMPORTS = "import numpy as np\nimport barymesh as bm\n"
 TWO_GAUSSIANS = "bm.barycenter([bm.Gaussian(-2, 0.5), bm.Gaussian(3, 1.0)], reg=0.05, progress=False)"
@@ -41,28 +33,6 @@ NETWORK = """bm.barycenter(
 
 class ProgramError(Exception):
     """A program ended before it had answered."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """A barymesh, and the Python that has it."""
-
-    name: str
-    python: str
-    own: bool
-
-
-OURS = Version("ours", sys.executable, own=True)
-
-
-def versions() -> list[Version]:
-    """Ours, and the older one if there is one."""
-    old = os.environ.get(VARIABLE)
-    if not old:
-        return [OURS]
-    if not Path(old).is_file():
-        raise OptionError(f"{VARIABLE} is {old!r}, which is no file. Give the path of a Python, or unset it.")
-    return [OURS, Version("old", str(Path(old).absolute()), own=False)]
 
 
 def write_images(folder: Path) -> None:
@@ -99,17 +69,13 @@ class Program:
 
 
 @contextmanager
-def running(version: Version, arguments: Sequence[str], folder: Path, cache: Path | None = None) -> Iterator[Program]:
-    """Python with these arguments in this folder, until the block ends. ``cache``: where versions that compile at run
-    time keep what they have compiled."""
-    environment = {name: value for name, value in os.environ.items() if version.own or name != "PYTHONPATH"}
-    if cache is not None:
-        environment["NUMBA_CACHE_DIR"] = str(cache)
+def running(arguments: Sequence[str], folder: Path) -> Iterator[Program]:
+    """Python with these arguments in this folder, until the block ends."""
     errors = folder / "errors.txt"
     with errors.open("w") as file:
         process = subprocess.Popen(
-            [version.python, "-W", "ignore", *arguments],
-            cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
+            [sys.executable, "-W", "ignore", *arguments],
+            cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
         )  # fmt: skip
     try:
         yield Program(process, errors)

@@ -17,12 +17,10 @@ from pathlib import Path
 from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.status import query
 from benchmarks.parts import Part, Row, Table
-from benchmarks.programs import IMAGES, IMPORTS, NETWORK, TWO_GAUSSIANS, Version, running, versions, write_images
+from benchmarks.programs import IMAGES, IMPORTS, NETWORK, TWO_GAUSSIANS, running, write_images
 from benchmarks.tables import in_line
 
 TURNS, QUICK_TURNS = 7, 2
-# a version that compiles takes half a minute for each, and one number is enough
-OLD_TURNS = 1
 # the program and its target in seconds, by what it does
 PROGRAMS = {
     "import barymesh": ("import barymesh", 0.2),
@@ -33,53 +31,44 @@ PROGRAMS = {
 NODE, NODE_TARGET = "barymesh node, until it has been active", 2.0
 # seconds between two looks at the status of the node, and until it is given up
 LOOK, PATIENCE = 0.005, 300.0
-TEXT = "*seconds*: the median of {turns} processes, *best* the fastest of them.{old}"
-OLD_TEXT = " *old seconds*: one process of the older barymesh. It finds an empty cache."
+TEXT = "*seconds*: the median of {turns} processes, *best* the fastest of them."
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Part:
-    """All programs, by all versions."""
-    contestants, turns = versions(), QUICK_TURNS if quick else TURNS
-    starts: dict[str, tuple[Callable[[Version, Path], float], float]] = {
+    """All programs."""
+    turns = QUICK_TURNS if quick else TURNS
+    starts: dict[str, tuple[Callable[[Path], float], float]] = {
         **{name: (_printing(text), target) for name, (text, target) in PROGRAMS.items()},
         NODE: (node_seconds, NODE_TARGET),
     }
-    found: dict[tuple[str, str], list[float]] = {}
-    for turn in range(turns):
+    found: dict[str, list[float]] = {name: [] for name in starts}
+    for _ in range(turns):
         for name, (seconds, _) in starts.items():
-            for version in contestants:
-                if version.own or turn < OLD_TURNS:
-                    with tempfile.TemporaryDirectory() as folder:
-                        write_images(Path(folder))
-                        found.setdefault((name, version.name), []).append(seconds(version, Path(folder)))
+            with tempfile.TemporaryDirectory() as folder:
+                write_images(Path(folder))
+                found[name].append(seconds(Path(folder)))
     rows: list[Row] = []
     for name, (_, target) in starts.items():
-        row: Row = {"program": name}
-        for version in contestants:
-            times = found[name, version.name]
-            if version.own:
-                row |= {"seconds": statistics.median(times), "best": min(times), "target": target}
-            else:
-                row |= {"old seconds": min(times), "times faster": min(times) / row["seconds"]}
-        rows.append(row)
-        say(in_line(row))
-    text = TEXT.format(turns=turns, old=OLD_TEXT if len(contestants) > 1 else "")
+        times = found[name]
+        rows.append({"program": name, "seconds": statistics.median(times), "best": min(times), "target": target})
+        say(in_line(rows[-1]))
+    text = TEXT.format(turns=turns)
     return Part("First result of a fresh process", (__doc__ or "").partition("\n\n")[2], [Table("", text, rows)])
 
 
-def _printing(text: str) -> Callable[[Version, Path], float]:
+def _printing(text: str) -> Callable[[Path], float]:
     """Seconds until the program with this text is done."""
 
-    def seconds(version: Version, folder: Path) -> float:
+    def seconds(folder: Path) -> float:
         began = time.perf_counter()
-        with running(version, ["-c", f"{text}\nprint('done', flush=True)"], folder, cache=folder) as program:
+        with running(["-c", f"{text}\nprint('done', flush=True)"], folder) as program:
             program.read()
             return time.perf_counter() - began
 
     return seconds
 
 
-def node_seconds(version: Version, folder: Path) -> float:
+def node_seconds(folder: Path) -> float:
     """Seconds until a node that is started by the command has been active once."""
     port = _free_port()
     nodes = [NewNode(name, f"ipc://{folder}/{name}", status_port=port if name == "a" else None) for name in "ab"]
@@ -87,11 +76,7 @@ def node_seconds(version: Version, folder: Path) -> float:
     (folder / "samples.csv").write_text("x\n-1\n0\n0.5\n")
     kit = folder / "made" / KITS / "a"
     began = time.perf_counter()
-    # an older version does not ask
-    consent = ["--yes"] if version.own else []
-    with running(
-        version, ["-m", "barymesh", "node", str(kit), "--data", "samples.csv", *consent], folder, cache=folder
-    ) as node:
+    with running(["-m", "barymesh", "node", str(kit), "--data", "samples.csv", "--yes"], folder) as node:
         while time.perf_counter() < began + PATIENCE:
             if (query(port) or {}).get("activations"):
                 return time.perf_counter() - began

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
 
-from barymesh.errors import OptionError
 from benchmarks import busy, programs, start
-from benchmarks.programs import OURS, ProgramError, Version, running
+from benchmarks.programs import ProgramError, running
 
 README = Path(__file__).parents[2] / "README.md"
 
 
 def quiet(line):
     pass
-
-
-@pytest.fixture
-def old(monkeypatch):
-    """This Python is that of the older barymesh, too."""
-    monkeypatch.setenv(programs.VARIABLE, sys.executable)
 
 
 def test_the_network_is_that_of_the_readme():
@@ -41,54 +33,33 @@ def _is_barycenter(call):
 
 
 def test_a_program_that_fails_says_why(tmp_path):
-    with running(OURS, ["-c", "raise ValueError('no images')"], tmp_path) as program:
+    with running(["-c", "raise ValueError('no images')"], tmp_path) as program:
         with pytest.raises(ProgramError, match=r"code 1: ValueError: no images"):
             program.read()
         assert program.process.returncode == 1
 
 
 def test_a_program_ends_with_the_block(tmp_path):
-    with running(OURS, ["-c", "while True: print(2 * int(input()), flush=True)"], tmp_path) as program:
+    with running(["-c", "while True: print(2 * int(input()), flush=True)"], tmp_path) as program:
         assert [program.ask(str(number)) for number in (3, 4)] == ["6", "8"]
         assert program.process.poll() is None
     assert program.process.poll() is not None
 
 
-def test_an_older_version_takes_part_if_it_is_named(monkeypatch, old):
-    ours, other = programs.versions()
-    assert (ours.own, other.own, other.python) == (True, False, sys.executable)
-    monkeypatch.setenv(programs.VARIABLE, "/no/such/python")
-    with pytest.raises(OptionError, match="/no/such/python"):
-        programs.versions()
-    monkeypatch.delenv(programs.VARIABLE)
-    assert programs.versions() == [OURS]
-
-
-def test_an_older_version_does_not_load_this_one(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONPATH", "/of/ours")
-    text = "import os; print(os.environ.get('PYTHONPATH'))"
-    with running(OURS, ["-c", text], tmp_path) as program:
-        assert program.read() == "/of/ours"
-    with running(Version("old", sys.executable, own=False), ["-c", text], tmp_path) as program:
-        assert program.read() == "None"
-
-
-def test_starts_are_shown_beside_those_of_the_older_version(monkeypatch, old):
+def test_starts(monkeypatch):
     monkeypatch.setattr(start, "PROGRAMS", {"nothing": ("pass", 0.5)})
-    monkeypatch.setattr(start, "node_seconds", lambda version, folder: 1.0 if version.own else 8.0)
+    monkeypatch.setattr(start, "node_seconds", lambda folder: 1.0)
     (table,) = start.run(True, quiet).tables
     nothing, node = table.rows
     assert nothing["target"] == 0.5
     assert 0 < nothing["best"] <= nothing["seconds"]
-    assert nothing["old seconds"] > 0
-    assert (node["seconds"], node["old seconds"], node["times faster"]) == (1.0, 8.0, 8.0)
+    assert node["seconds"] == 1.0
 
 
-def test_a_busy_core_is_beside_every_other_turn(monkeypatch, old):
+def test_a_busy_core_is_beside_every_other_turn(monkeypatch):
     monkeypatch.setattr(busy, "TASKS", {"a sum": "sum(range(100))"})
     monkeypatch.setattr(busy, "IMPORTS", "")
     (table,) = busy.run(True, quiet).tables
     (row,) = table.rows
     assert row["target"] == 2.2
     assert row["ratio"] == pytest.approx(row["ms beside"] / row["ms alone"])
-    assert row["old ms alone"] > 0

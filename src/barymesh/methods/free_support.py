@@ -294,7 +294,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         if state.moves[row] > 0 and np.vdot(places - points, places - before) < 0:
             state.moves[row] = 0
         state.moves[row] += 1
-        return places + _momentum(int(state.moves[row])) * (places - before)
+        return np.asarray(places + _momentum(int(state.moves[row])) * (places - before))
 
     def _after_start(
         self, state: FreeSupportState, row: int, found: FreeTarget, objective: float, centre: Floats, spread: Floats

@@ -82,7 +82,9 @@ class _Node:
         self.fell = self.slow = self.unfactored = False
         self.matrix: Floats | None = None
         self.factor = np.empty((0, 0))
-        self._forget()
+        self.last: tuple[Floats, Floats] | None = None
+        self.moves: list[Floats] = []
+        self.changes: list[Floats] = []
 
     def judge(self, x: Floats, h: Floats, dual: float, error: float) -> None:
         """Keep the last step, to x, or take it back."""
@@ -136,6 +138,4 @@ class _Node:
         return self.x + (better if np.isfinite(better).all() else step)
 
     def _forget(self) -> None:
-        self.last: tuple[Floats, Floats] | None = None
-        self.moves: list[Floats] = []
-        self.changes: list[Floats] = []
+        self.last, self.moves, self.changes = None, [], []

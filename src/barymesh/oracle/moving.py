@@ -70,9 +70,9 @@ class MovingOracle(AtomOracle):
         """``T(z) (b, n, d)`` of the listed nodes (all, if None) at ``x = lam/reg (b, n)``, and the masses ``p (b, n)``
         there. Where there is no mass, NaN."""
         chosen = self.chosen(nodes)
-        x, *costs, index, weights, start, stop = self._arguments(x, chosen)
+        x, support_t, table, cost_rows, index, weights, start, stop = self._arguments(x, chosen)
         sums: Floats = np.empty((chosen.size, 1 + self.coordinates.shape[1], self.size), self.weights.dtype)
-        kernels.project_atoms(x, *costs, self.coordinates, index, weights, start, stop, sums)
+        kernels.project_atoms(x, support_t, table, cost_rows, self.coordinates, index, weights, start, stop, sums)
         masses = sums[:, 0].astype(float)
         with np.errstate(invalid="ignore", divide="ignore"):
             places = sums[:, 1:] / masses[:, None]

@@ -7,6 +7,7 @@ python -m benchmarks.cluster scaling              actors against threads, and ha
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 import time
@@ -72,7 +73,8 @@ class Memory:
                     lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
                 except OSError:
                     continue
-                if lines["Name"].strip().startswith("ray::ShardHost"):
+                # one that has ended has no memory
+                if lines["Name"].strip().startswith("ray::ShardHost") and "RssAnon" in lines:
                     own += 1024 * int(lines["RssAnon"].split()[0])
                     files += 1024 * int(lines["RssFile"].split()[0])
             self.own, self.files = max(self.own, own), max(self.files, files)
@@ -135,6 +137,8 @@ def scaling() -> list[Row]:
 
 
 if __name__ == "__main__":
+    # Ray would end workers where the pages of files fill the memory, which the operating system takes away when needed
+    os.environ["RAY_memory_monitor_refresh_ms"] = "0"
     if sys.argv[1] == "scaling":
         print(table(scaling()))
     else:

@@ -1,7 +1,6 @@
-"""The cost of sinkhorn on networks too large for one machine to simulate: messages, bytes, memory, time, by counting.
-
-The paper's schedule and delays, regular networks. docs/explanation/scale.md says where the formulas come from, and
-compares them with runs.
+"""The cost of what is too large for one machine, by counting: of sinkhorn on networks, with the paper's schedule and
+delays, messages, bytes, memory and time; of the exact solver on a cluster, the same.
+docs/explanation/scale.md says where the formulas come from, and compares them with runs.
 
 python -m benchmarks.scale
 """
@@ -118,5 +117,65 @@ def shares(nodes: int = 10**6) -> list[Row]:
     ]  # fmt: skip
 
 
+# the exact solver on images of 28 x 28: seconds of one core for an iteration of an image, in memory and in pieces, and
+# of all calls to a shard in an iteration; bytes for each number of the potentials: in memory (x, residual, plain step,
+# history in 16 bits), in pieces (in float32), and in their files
+IMAGE, PIECE_IMAGE, SHARD_CALLS = 17e-6, 30e-6, 2.7e-3
+IN_MEMORY, IN_PIECES, IN_FILES = 8 * 3 + 2 * 10, 4 * 2, 2 * 10
+IMAGE_ATOMS, ORACLE_ATOM_BYTES, PIXEL = 104, 56, 1
+
+
+@dataclass(frozen=True)
+class ClusterCost:
+    """The exact solver for so many ``images`` on ``shards``, machines with ``cores`` each; ``pieces``: with shards in
+    pieces."""
+
+    images: int
+    shards: int
+    cores: int
+    pieces: bool = False
+    points: int = 784
+    iterations: int = 26
+
+    @property
+    def seconds(self) -> float:
+        """Of an iteration: the work, and the calls, which the caller makes one after the other."""
+        each = PIECE_IMAGE if self.pieces else IMAGE
+        return self.images * each / (self.shards * self.cores) + SHARD_CALLS * self.shards
+
+    @property
+    def bytes(self) -> float:
+        """To and from all shards in an iteration: four vectors there and two back, and a few numbers."""
+        return self.shards * NUMBER * (6 * self.points + 37)
+
+    @property
+    def shard_bytes(self) -> float:
+        """Memory of a shard, without what is in files."""
+        own = IN_PIECES * self.points + PIXEL * self.points
+        if not self.pieces:
+            own = IN_MEMORY * self.points + IMAGE_ATOMS * ORACLE_ATOM_BYTES
+        return PROCESS + self.images / self.shards * own
+
+    @property
+    def file_bytes(self) -> float:
+        """Of a shard."""
+        return self.images / self.shards * IN_FILES * self.points if self.pieces else 0.0
+
+
+def clusters() -> list[Row]:
+    """A million images on this machine, and on clusters of up to a thousand cores."""
+    rows = []
+    for shards, cores, pieces in ((2, 1, True), (1, 64, False), (4, 64, False), (16, 64, False), (1000, 1, False)):
+        cost = ClusterCost(10**6, shards, cores, pieces)
+        rows.append(
+            {
+                "shards": shards, "cores each": cores, "s an iteration": cost.seconds,
+                "minutes": cost.iterations * cost.seconds / 60, "MB an iteration": cost.bytes / 1e6,
+                "GB of a shard": cost.shard_bytes / 1e9, "GB in files": cost.file_bytes / 1e9,
+            }
+        )  # fmt: skip
+    return rows
+
+
 if __name__ == "__main__":
-    print(table(totals()), table(shares()), sep="\n\n")
+    print(table(totals()), table(shares()), table(clusters()), sep="\n\n")

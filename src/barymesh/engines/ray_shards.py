@@ -165,7 +165,8 @@ def _split_datasets(problem: Problem, parts: int) -> Sequence[tuple[Measure, flo
 
 
 class RemoteShard(Shard):
-    """A shard on an actor. ``log``: all calls, which a new actor repeats; the first ``dropped`` are forgotten."""
+    """A shard on an actor. ``log``: all calls, which a new actor repeats; the first ``dropped`` are forgotten, and the
+    last after ``sent`` wait for one with an answer."""
 
     place: ShardPlace
 
@@ -175,7 +176,7 @@ class RemoteShard(Shard):
         self.problem = replace(own, weights=np.array(work.weights), first=work.first)
         self.number, self.work, self.folder, self.run = number, work, folder, run
         self.log: list[tuple[str, tuple[Any, ...]]] = []
-        self.dropped = self.bytes = self.starts = 0
+        self.sent = self.dropped = self.bytes = self.starts = 0
         self.resumed: str | Path | None = None
         self._start(room=True)
 
@@ -204,19 +205,24 @@ class RemoteShard(Shard):
 
     def keep(self, folder: str | Path) -> Callable[[], None]:
         """Keep its potentials for a later run."""
+        self._send()
         return partial(got, self.actor.keep.remote(folder))
 
     def submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
+        self.queue(method, *arguments)
+        return partial(self._answer, self._send())
+
+    def queue(self, method: str, *arguments: Any) -> None:
         self.log.append((method, arguments))
         self.bytes += sum(getattr(argument, "nbytes", 0) for argument in arguments)
-        if self.bytes > LOG_BYTES:
-            half = len(self.log) // 2
+        if self.bytes > LOG_BYTES and self.sent > self.dropped + 1:
+            half = (self.sent - self.dropped) // 2
             self.dropped, self.log, self.bytes = self.dropped + half, self.log[half:], self.bytes // 2
-        return partial(self._answer, self._send(self.dropped + len(self.log)))
 
-    def _send(self, number: int) -> Any:
-        method, arguments = self.log[number - 1 - self.dropped]
-        return self.actor.call.remote(number, method, arguments)
+    def _send(self) -> Any:
+        """Send the calls that have not been sent, together."""
+        first, self.sent = self.sent, self.dropped + len(self.log)
+        return self.actor.call.remote(first + 1, self.log[first - self.dropped :])
 
     def _answer(self, call: Any) -> Any:
         """The answer to the last call, whatever becomes of the actor meanwhile."""
@@ -244,8 +250,8 @@ class RemoteShard(Shard):
                 f"Shard {self.number} was lost with its snapshots, after so many iterations that they cannot be "
                 "repeated. Name a folder= that all machines share, or continue from a checkpoint."
             )
-        calls = [self._send(number) for number in range(done + 1, self.dropped + len(self.log) + 1)]
-        return calls[-1] if calls else self.actor.begin.remote(self.place, self.resumed)
+        self.sent = done
+        return self._send() if self.log else self.actor.begin.remote(self.place, self.resumed)
 
     def end(self) -> None:
         """End the actor, and leave nothing behind."""

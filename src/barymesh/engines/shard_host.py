@@ -109,8 +109,14 @@ class ShardHost:
             return in_pieces(problem, place.weights, place.all_nodes, self.folder)
         return Rows.of(problem, place.weights, place.all_nodes)
 
-    def call(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Carry out call ``number``."""
+    def call(self, first: int, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> Any:
+        """Carry out some calls, of which the first has this number; what the last returns."""
+        found = None
+        for number, (method, arguments) in enumerate(calls, start=first):
+            found = self._carried_out(number, method, arguments)
+        return found
+
+    def _carried_out(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
         assert self.nodes is not None
         if self.failure is not None:
             raise self.failure

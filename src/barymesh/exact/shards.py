@@ -26,6 +26,10 @@ class Shard(ABC):
         """Call a method of the nodes, and return a function that waits for what it returns. Calls are carried out in
         their order; errors are raised by the wait, or by that of a later call."""
 
+    def queue(self, method: str, *arguments: Any) -> None:
+        """Call a method that returns nothing; it may be carried out as late as with the next call that is submitted."""
+        self.submit(method, *arguments)
+
 
 class Shards(NodeGroup):
     """The nodes of all shards, one shard after the other, on a support of ``size`` points."""
@@ -39,7 +43,7 @@ class Shards(NodeGroup):
     def _all(self, method: str, *arguments: Any) -> None:
         """Call it everywhere, and do not wait."""
         for shard in self.shards:
-            shard.submit(method, *arguments)
+            shard.queue(method, *arguments)
 
     def _sum(self, method: str, *arguments: Any) -> Any:
         """The sum of what it returns everywhere."""
@@ -73,7 +77,7 @@ class Shards(NodeGroup):
 
     def set_potentials(self, x: Floats) -> None:
         for shard, part in zip(self.shards, self._split(x), strict=True):
-            shard.submit("set_potentials", part)
+            shard.queue("set_potentials", part)
 
     # an iteration
 

@@ -23,7 +23,7 @@ from benchmarks.timing import seconds_of
 
 ACCURACY = 1e-5
 # ours stops by a tolerance: the loosest of these that is accurate enough, as the others get just enough iterations
-TOLERANCES = (1e-4, 5e-5, 2e-5, 1e-5, 5e-6, 2e-6, 1e-6, 1e-7)
+TOLERANCES = (1e-4, 7e-5, 5e-5, 3e-5, 2e-5, 1.4e-5, 1e-5, 7e-6, 5e-6, 3e-6, 2e-6, 1e-6, 1e-7)
 # an accurate run may have this share of iterations too many
 SLACK = 0.05
 # what iterations are tried, besides the first guess

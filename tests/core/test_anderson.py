@@ -94,3 +94,23 @@ def test_accelerate(shape, seed, count, slot, relaxation, kind):
     assert (changes[slot] == stored(r, kind)).all()
     assert (moves[others] == unchanged[0]).all()
     assert (changes[others] == unchanged[1]).all()
+
+
+@given(st.integers(1, kernels.LONGEST_HISTORY), st.integers(1, 30), SEEDS)
+def test_least_squares(count, n, seed):
+    rng = np.random.default_rng(seed)
+    differences, r, ridge = rng.normal(size=(count, n)) * np.exp(rng.normal(0, 3, (count, 1))), rng.normal(size=n), 1e-3
+    found, table = np.empty(count), np.column_stack([np.triu(differences @ differences.T), differences @ r])
+    assert kernels.least_squares(table, ridge, found)
+    unit = differences / np.linalg.norm(differences, axis=1, keepdims=True)
+    expected = np.linalg.solve(unit @ unit.T + ridge * np.eye(count), unit @ r)
+    close(found * np.linalg.norm(differences, axis=1), expected, 1e-9)
+
+
+@given(st.integers(1, 5), st.sampled_from([np.nan, np.inf, -np.inf]), SEEDS)
+def test_no_least_squares_of_numbers_that_are_not_finite(count, bad, seed):
+    rng = np.random.default_rng(seed)
+    table = np.column_stack([np.eye(count), np.ones(count)])
+    row = int(rng.integers(count))
+    table[row, int(rng.integers(row, count + 1))] = bad
+    assert not kernels.least_squares(table, 1e-10, np.empty(count))

@@ -1,5 +1,7 @@
 // Passes over the history of an Anderson-accelerated iteration, one row of (m, n) at a time. See exact/anderson.py. The
 // history holds numbers of type H, which only shape directions: float, or Brief to save memory.
+#include <cmath>
+
 #include "simd.h"
 #include "threads.h"
 #include "vector_math.h"
@@ -107,6 +109,40 @@ void gram(Cube<const H> changes, Index count, Matrix<const double> r, Vector<con
     parallel(r.rows, 0.2 * static_cast<double>(p.size * count), [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i) products<LONGEST_HISTORY, H>(count, changes, i, r, weights[i], p, out[i]);
     });
+}
+
+// The c that minimises |r - sum_q c_q d_q|^2, from the table (count, count + 1) that `gram` makes, summed over the nodes;
+// every d_q counts as if its square were 1, and `ridge` is added to it. By Cholesky's factors. False if there are none,
+// or if the result is not finite.
+bool least_squares(Matrix<const double> table, double ridge, Vector<double> out) {
+    const Index count = table.rows;
+    double lower[LONGEST_HISTORY][LONGEST_HISTORY], scale[LONGEST_HISTORY], found[LONGEST_HISTORY];
+    for (Index i = 0; i < count; ++i) scale[i] = std::sqrt(larger(table(i, i), 2.2250738585072014e-308));
+    for (Index i = 0; i < count; ++i) {
+        for (Index j = 0; j <= i; ++j) {
+            double sum = table(j, i) / (scale[i] * scale[j]) + (i == j ? ridge : 0.0);
+            for (Index k = 0; k < j; ++k) sum -= lower[i][k] * lower[j][k];
+            if (i > j) {
+                lower[i][j] = sum / lower[j][j];
+            } else {
+                if (!(sum > 0.0)) return false;
+                lower[i][i] = std::sqrt(sum);
+            }
+        }
+        double right = table(i, count) / scale[i];
+        for (Index k = 0; k < i; ++k) right -= lower[i][k] * found[k];
+        found[i] = right / lower[i][i];
+    }
+    for (Index i = count - 1; i >= 0; --i) {
+        for (Index k = i + 1; k < count; ++k) found[i] -= lower[k][i] * found[k];
+        found[i] /= lower[i][i];
+    }
+    bool finite = true;
+    for (Index i = 0; i < count; ++i) {
+        out[i] = found[i] / scale[i];
+        finite = finite && out[i] - out[i] == 0.0;
+    }
+    return finite;
 }
 
 // Take the accelerated step and fill the next slot of the history.

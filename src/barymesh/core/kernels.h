@@ -69,6 +69,7 @@ void close_slot(Matrix<const double> r, double relaxation, Matrix<H> change, Mat
 template <class H>
 void gram(Cube<const H> changes, Index count, Matrix<const double> r, Vector<const double> weights,
           Vector<const double> p, Cube<double> out);
+bool least_squares(Matrix<const double> table, double ridge, Vector<double> out);
 template <class H>
 void accelerate(Matrix<double> x, Matrix<const double> r, Vector<const double> drift, Matrix<double> fallback,
                 Cube<H> moves, Cube<H> changes, Index count, Vector<const double> coefficients,

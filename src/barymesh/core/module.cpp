@@ -215,6 +215,7 @@ NB_MODULE(kernels, m) {
     KERNEL("close_slot", close_slot<Brief>);
     KERNEL("gram", gram<float>);
     KERNEL("gram", gram<Brief>);
+    KERNEL("least_squares", least_squares);
     KERNEL("accelerate", accelerate<float>);
     KERNEL("accelerate", accelerate<Brief>);
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
 from barymesh.exact.nodes import NodeGroup
 
 Floats = NDArray[np.float64]
@@ -50,10 +51,10 @@ class Anderson:
             self.count = min(self.count + 1, self.depth)
         coefficients = np.zeros(0)
         if self.count > 0 and self.waiting == 0 and not plain:
-            table = self.nodes.gram(self.count, p)
-            # residuals too large to be squared: the plain step can do without
-            if np.isfinite(table).all():
-                coefficients = _solve(table)
+            found = np.empty(self.count)
+            # residuals may be too large to be squared: the plain step can do without
+            if kernels.least_squares(self.nodes.gram(self.count, p), RIDGE, found):
+                coefficients = found
         self.accelerated = coefficients.size > 0
         self.waiting = max(0, self.waiting - 1)
         slot = (self.open_slot + 1) % max(self.depth, 1)
@@ -76,15 +77,3 @@ class Anderson:
         self.patience = min(self.patience + 1, LONGEST_WAIT)
         self.waiting = self.patience
         return False
-
-
-def _solve(table: Floats) -> Floats:
-    """Least squares from the upper triangle of the Gram matrix, 0 below it, and, in the last column, the right-hand
-    side."""
-    count = table.shape[0]
-    upper = table[:, :count]
-    squares = upper.diagonal()
-    matrix = upper + upper.T - np.diag(squares)
-    scale = np.sqrt(np.maximum(squares, np.finfo(float).tiny))
-    scaled = matrix / np.outer(scale, scale) + RIDGE * np.eye(count)
-    return np.asarray(np.linalg.solve(scaled, table[:, count] / scale) / scale)

@@ -17,6 +17,7 @@ All that is known here of the nodes are sums (nodes.py), so it does not matter w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -133,7 +134,7 @@ def solve(
             # the rounded history lets sum_i w_i x_i drift, which would flatter the dual
             dual = sums.value - float((drift * p).sum())
             error = nodes.residual(mean, p)
-            finite = bool(np.isfinite([dual, error]).all())
+            finite = math.isfinite(dual) and math.isfinite(error)
             lowered = dual <= goal + ROUNDING * (1.0 + abs(dual)) and error <= ERROR_GROWTH * best
             if not anderson.keep(finite and lowered):
                 errors.append(errors[-1])

@@ -113,8 +113,13 @@ def test_what_is_impossible_is_refused_and_the_sender_cut_off(scene, what):
     scene.be_honest()
 
 
+def far_away(message):
+    """As far from the root as a node may be; a node that is its own root has no distance."""
+    return 0.0 if message[tree.PARENT] == message[tree.SENDER] else 4.0
+
+
 POSSIBLE = {
-    "distance m - 1": changed(DISTANCE=4.0),
+    "distance m - 1": changed(DISTANCE=far_away),
     "an epoch at the end": changed(EPOCH=kernels.LAST_EPOCH),
     "a new epoch in every message": changed(EPOCH=lambda m: float(np.floor(m[tree.EPOCH]) + 1)),
     "checks at the bound": changed(CHECK=2.0**52),
@@ -149,7 +154,7 @@ def test_false_targets_are_found_out_and_the_liar_is_named(scene):
 def test_a_victim_that_is_killed_while_it_is_lied_to_starts_again(scene):
     """Its state on disk holds nothing that it could not publish."""
     cluster = scene.cluster
-    scene.liar.lie = changed(DISTANCE=4.0, EPOCH=kernels.LAST_EPOCH, CHECK=2.0**52)
+    scene.liar.lie = changed(DISTANCE=far_away, EPOCH=kernels.LAST_EPOCH, CHECK=2.0**52)
     count = scene.link(0)["accepted_messages"]
     until(lambda: scene.link(0)["accepted_messages"] > count + 10, "it is used")
     cluster.send(signal.SIGKILL, 0)

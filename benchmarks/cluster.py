@@ -138,7 +138,7 @@ def scaling() -> list[Row]:
 
 if __name__ == "__main__":
     # Ray would end workers where the pages of files fill the memory, which the operating system takes away when needed
-    os.environ["RAY_memory_monitor_refresh_ms"] = "0"
+    os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # noqa: SIM112
     if sys.argv[1] == "scaling":
         print(table(scaling()))
     else:

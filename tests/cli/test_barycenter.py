@@ -505,7 +505,7 @@ def test_a_run_that_breaks_while_computing_leaves_the_old_output_as_it_was(insid
     def broken(*given, **options):
         raise bm.errors.NumericalError("a number is not finite")
 
-    monkeypatch.setattr("barymesh.exact.run.certify", broken)
+    monkeypatch.setattr("barymesh.exact.run.completed", broken)
     done = call(*ABC)
     assert done.exit_code == 3
     assert "not finite" in done.stderr

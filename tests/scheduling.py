@@ -20,7 +20,8 @@ WAITERS = 2
 NICE = 10
 # files whose tests mostly wait; the longest first
 WAITING = (
-    "peers/test_faults", "engines/test_ray", "engines/test_ray_shards", "engines/test_conformance",
+    "peers/test_faults", "engines/test_ray", "engines/test_ray_shards", "engines/test_objectives",
+    "engines/test_conformance",
     "engines/test_streams", "dashboard/test_browser", "deploy/test_docker", "cli/test_peers",
     "engines/test_runtime", "engines/test_processes", "engines/test_result_fields", "transport/test_access",
     "transport/test_sockets", "cli/test_dashboard",

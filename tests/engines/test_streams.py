@@ -36,8 +36,8 @@ def effort(result):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_window_that_moves(engine):
-    """Every day ends at the barycenter of that day, and sooner than without the last one. The debiased solver gains
-    nothing by it: it begins with the entropic barycenter, which is as good a start as that of another day."""
+    """Every day ends at the barycenter of that day, and sooner than without the last one. The debiased solver
+    need not: here it takes 67 evaluations with the last one and 64 without."""
     last, warm, cold = None, 0, 0
     for day in range(3):
         measures = [window(site, day) for site in range(4)]

@@ -76,12 +76,12 @@ def solve_free_support(
     if method.free.learned:
         nodes.shift(-nodes.total())
     nodes.evaluate()
-    placed, nobody = problem.placed(points), np.empty((0, nodes.size))
+    placed, no_rows = problem.placed(points), np.empty((0, nodes.size))
     return certified_result(
         p=p,
         support=placed.support,
-        node_weights=np.exp(nodes.log_estimates()) if gather else nobody,
-        duals=problem.reg * nodes.potentials() if gather else nobody,
+        node_weights=np.exp(nodes.log_estimates()) if gather else no_rows,
+        duals=problem.reg * nodes.potentials() if gather else no_rows,
         consensus=nodes.distance(p),
         total=problem.reg * nodes.total(),
         reg=problem.reg,

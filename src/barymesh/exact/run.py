@@ -67,12 +67,12 @@ def solve_nodes(
             if problem is not None and problem.precision != "float64":
                 solution = _finished(solution, problem, max_iter=max_iter, tol=tol, callback=seen)
     p = solution.p
-    nobody = np.empty((0, nodes.size))
+    no_rows = np.empty((0, nodes.size))
     return certified_result(
         p=p,
         support=support,
-        node_weights=np.exp(nodes.log_estimates()) if gather else nobody,
-        duals=nodes.reg * nodes.potentials() if gather else nobody,
+        node_weights=np.exp(nodes.log_estimates()) if gather else no_rows,
+        duals=nodes.reg * nodes.potentials() if gather else no_rows,
         consensus=nodes.distance(p),
         total=nodes.reg * nodes.total(),
         reg=nodes.reg,

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test frameworks docs soak fuzz frames lint format lock bench quick-bench clean
+.PHONY: demo test test-wheel frameworks docs soak fuzz frames lint format lock bench quick-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
@@ -10,6 +10,14 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# the same tests, against the wheel as a user installs it
+test-wheel: $(VENV)/.testing
+	rm -rf .venv-wheel dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip install --quiet "$$(echo dist/*.whl)[test]"
+	.venv-wheel/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # the tests of the integrations, each in an environment of its own: docs/design/decisions.md
 frameworks: .venv-flower/.installed .venv-nvflare/.installed

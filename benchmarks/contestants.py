@@ -26,8 +26,8 @@ ACCURACY = 1e-5
 TOLERANCES = (1e-4, 7e-5, 5e-5, 3e-5, 2e-5, 1.4e-5, 1e-5, 7e-6, 5e-6, 3e-6, 2e-6, 1e-6, 1e-7)
 # an accurate run may have this share of iterations too many
 SLACK = 0.05
-# what iterations are tried, besides the first guess
-TRIES = 4
+# how many numbers of iterations are tried, and how many where a run takes long
+TRIES, FEW_TRIES = 10, 3
 MOST_ITERATIONS = 5000
 # a mass too small to matter
 EMPTY = 1e-12
@@ -193,8 +193,9 @@ def least_count(
 ) -> tuple[int | None, dict[int, float]]:
     """About the least number of iterations that is accurate enough, and the error of all that were tried.
 
-    The error shrinks by ``rate`` an iteration once it is small, which says where to look after one run. None if the
-    error stalls above ACCURACY.
+    The error shrinks by ``rate`` an iteration once it is small, which says where to look after one run. Between a
+    count that is too small and one that is enough the search also leaves out an eighth of the counts at either end,
+    so that it ends whatever the rate. None if the error stalls above ACCURACY.
     """
     errors: dict[int, float] = {}
     count, low, best = guess, 0, None
@@ -216,9 +217,10 @@ def least_count(
         missing = math.ceil(math.log(max(error, 1e-16) / (0.9 * ACCURACY)) / -math.log(rate))
         count = min(count + missing, 3 * count, MOST_ITERATIONS)
         if best is not None:
-            count = min(max(count, low + 1), best)
-            if best - count <= SLACK * best:
+            if best - low <= max(SLACK * best, 1):
                 break
+            margin = max((best - low) // 8, 1)
+            count = min(max(count, low + margin), best - margin)
         if count in errors:
             break
     return best, errors
@@ -243,7 +245,8 @@ def contest_other(name: str, task: Task, patience: float) -> dict[str, Any]:
         seconds[count] = seconds_of(lambda: found.append(run()))
         return task.error(found[0])
 
-    count, errors = least_count(error_of, task.guess, task.rate, TRIES if once * task.guess < patience / 6 else 2)
+    tries = TRIES if once * task.guess < patience / 6 else FEW_TRIES
+    count, errors = least_count(error_of, task.guess, task.rate, tries)
     if count is None:
         last = max(errors)
         return {"iterations": last, "L1": errors[last], "note": "accuracy not reached"}

@@ -121,6 +121,17 @@ def test_the_wheel_works_elsewhere(elsewhere, tmp_path):
     assert {told[f"[{extra}]"]["state"] for extra in ("plots", "peers", "parquet", "ray")} == {"fine"}
 
 
+def test_the_tests_of_the_kernels_pass_against_the_wheel(elsewhere):
+    """In an environment without a compiler; `make test-wheel` runs all tests like this."""
+    python = elsewhere / "bin" / "python"
+    alone = {"HOME": os.environ.get("HOME", "/"), "PATH": str(python.parent)}
+    where = "import barymesh.core.kernels as kernels; print(kernels.__file__)"
+    assert str(elsewhere) in run(python, "-c", where, cwd=ROOT, env=alone)
+    quiet = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    said = run(python, "-m", "pytest", *quiet, "tests/core", "tests/oracle", cwd=ROOT, env=alone)
+    assert "passed" in said
+
+
 def test_the_core_is_small(wheel):
     """``pytest -rP -k core`` shows the sizes."""
     packages = core()

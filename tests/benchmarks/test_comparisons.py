@@ -63,6 +63,9 @@ def test_the_least_number_of_iterations_is_found():
         count, errors = least_count(lambda k: ACCURACY ** (k / 300), 200, rate)
         assert 300 <= count <= 330
         assert errors[count] <= ACCURACY
+    # even where the guess is three times too large and the rate says nothing
+    for rate in (0.05, 0.999):
+        assert least_count(lambda k: ACCURACY ** (k / 17), 48, rate)[0] == 17
 
 
 def test_a_solver_that_stalls_is_not_counted_as_accurate():

@@ -99,6 +99,14 @@ def test_grid_oracle_equals_the_formula(shape, other, margins, relative, spread,
     oracle = build_oracle(atoms, support, cost, reg)
     assert isinstance(oracle, GridOracle)
     check(oracle, atoms, support, cost, lam)
+    # block floating point, also where it would not be needed
+    value, log_p, all_rows = np.empty(3), np.empty_like(lam), np.arange(3)
+    oracle._safely(lam / reg, all_rows, all_rows, oracle.weights, value, log_p, np.empty(0), all_rows)
+    for i, a in enumerate(atoms):
+        costs = cost.matrix(support.points, a.points).T
+        expected, expected_log = node_oracle(lam[i], costs, a.weights, reg)
+        assert reg * value[i] == pytest.approx(expected, abs=1e-9 * (np.abs(costs).max() + np.abs(lam[i]).max()))
+        np.testing.assert_allclose(log_p[i], expected_log, rtol=1e-11, atol=1e-9)
 
 
 @given(

@@ -2,8 +2,8 @@
 
 The same problems for all: handwritten digits on a grid of the unit square, squared Euclidean cost. Every solver runs
 anew with more and more iterations (the others twice as many each time, ours half as many again) until that lowers its
-objective by less than a fiftieth of its distance to the best known, or until {seconds:g} s are spent on it. Compiling
-does not count. The objective is that of the Sinkhorn divergence, computed afterwards from the weights; nothing in it
+objective by less than a fiftieth of its distance to the best known, twice in a row, or until {seconds:g} s are spent
+on it. Compiling does not count. The objective is that of the Sinkhorn divergence, computed afterwards from the weights; nothing in it
 depends on the solver. The best known is the least of all objectives that any of them reached, a long run of ours
 included.
 """
@@ -11,11 +11,9 @@ included.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -23,26 +21,20 @@ import barymesh as bm
 from barymesh.exact.transport import transport_costs
 from barymesh.methods.debiasing import Debiasing
 from barymesh.problem import Problem
+from benchmarks.courses import OURS, Patience, Prepare, compared, course, draw
 from benchmarks.images import Floats, digits, source
 from benchmarks.parts import Part, Row, Table
 from benchmarks.tables import in_line
-from benchmarks.timing import seconds_of
 
-OURS = "barymesh"
-# iterations at first and at most, by what they grow, the improvement that is none, and seconds for each solver
-FIRST, MOST, GROWTH, OUR_GROWTH, IMPROVEMENT, SECONDS = 10, 200_000, 2.0, 1.5, 0.02, 60.0
-QUICK_FIRST, QUICK_GROWTH, QUICK_SECONDS = 40, 4.0, 0.4
-# seconds of one run are the least of so many, while they are short
-REPEATS, SHORT = 3, 0.5
+# smaller distances to the best known count as none
+LEAST = 1e-11
+PATIENCE, OUR_PATIENCE = Patience(10, 2.0, 60.0, LEAST), Patience(10, 1.5, 60.0, LEAST)
+QUICK_PATIENCE = Patience(40, 4.0, 0.4, LEAST)
+TARGET = 10.0
 # of the long run of ours
 LONG = 3000
 # transports for the objective are solved to this, in L1
 ACCURACY, STEPS = 1e-9, 2000
-# smaller distances to the best known count as none
-LEAST = 1e-11
-
-# from a number of iterations to a call that carries them out, everything compiled
-Prepare = Callable[[int], Callable[[], Floats]]
 
 
 @dataclass(frozen=True)
@@ -68,10 +60,10 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
     courses: dict[str, dict[str, Floats]] = {}
     for case in QUICK if quick else CASES:
         courses[case.title] = courses_of(case, quick, say)
-        for row in compared(case, courses[case.title]):
+        for row in compared(case.title, courses[case.title], LEAST, TARGET):
             rows.append(row)
             say(in_line(row))
-    text = (__doc__ or "").partition("\n\n")[2].strip().format(seconds=QUICK_SECONDS if quick else SECONDS)
+    text = (__doc__ or "").partition("\n\n")[2].strip().format(seconds=(QUICK_PATIENCE if quick else PATIENCE).seconds)
     return Part(
         title="Debiased barycenters",
         text=f"{text} The images: {source()}.",
@@ -85,7 +77,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
             )
         ],
         figures={
-            f"debiased-{place}": partial(draw, title=title, found=found)
+            f"debiased-{place}": partial(draw, title=title, names=tuple(SOLVERS), found=found, least=LEAST)
             for place, (title, found) in enumerate(courses.items(), start=1)
         },
     )
@@ -109,9 +101,9 @@ def courses_of(case: Case, quick: bool, say: Callable[[str], None]) -> dict[str,
     best = objective(known)
     found: dict[str, Floats] = {}
     for name, make in QUICK_SOLVERS.items() if quick else SOLVERS.items():
-        growth = OUR_GROWTH if name == OURS else QUICK_GROWTH if quick else GROWTH
+        patience = QUICK_PATIENCE if quick else OUR_PATIENCE if name == OURS else PATIENCE
         try:
-            one = course(make(images, case.reg), objective, best, growth, quick)
+            one = course(make(images, case.reg), objective, best, patience)
         except Exception as error:  # what another library cannot do is a finding, too
             say(f"{case.title}, {name}: {type(error).__name__}: {error}")
             continue
@@ -120,52 +112,6 @@ def courses_of(case: Case, quick: bool, say: Callable[[str], None]) -> dict[str,
             say(f"{case.title}, {name}: " + ", ".join(f"{row[0]:.3g} s {row[1] - best:.2e}" for row in one[-3:]))
     best = min(best, *(one[:, 1].min() for one in found.values()))
     return {name: one - [0.0, best, 0.0] for name, one in found.items()}
-
-
-def course(
-    prepare: Prepare, objective: Callable[[Floats], float], best: float, growth: float, quick: bool
-) -> Floats:  # fmt: skip
-    """More iterations each time, until they no longer improve the objective: seconds, objectives, and whether that was
-    the end, ``(runs, 3)``."""
-    rows: list[tuple[float, float, float]] = []
-    count, spent = QUICK_FIRST if quick else FIRST, 0.0
-    while count <= MOST and spent < (QUICK_SECONDS if quick else SECONDS):
-        call = prepare(count)
-        began = time.perf_counter()
-        weights = call()
-        seconds = time.perf_counter() - began
-        spent += seconds
-        for _ in range(REPEATS - 1 if seconds < SHORT else 0):
-            seconds = min(seconds, seconds_of(call))
-        reached = objective(weights)
-        if not math.isfinite(reached):
-            break
-        ended = bool(rows) and rows[-1][1] - reached < IMPROVEMENT * max(abs(reached - best), LEAST)
-        rows.append((seconds, reached, float(ended)))
-        if ended:
-            break
-        count = math.ceil(growth * count)
-    return np.array(rows).reshape(-1, 3)
-
-
-def compared(case: Case, found: dict[str, Floats]) -> list[Row]:
-    """A row for each solver."""
-    rows = []
-    mine = found[OURS]
-    for name, one in found.items():
-        least = float(one[:, 1].min())
-        seconds = float(one[np.flatnonzero(one[:, 1] <= max(least, LEAST))[0], 0])
-        as_good = np.flatnonzero(mine[:, 1] <= max(least, LEAST))
-        ours = float(mine[as_good[0], 0]) if as_good.size else math.inf
-        row: dict[str, Any] = {
-            "problem": case.title,
-            "solver": name,
-            "above the best known": least,
-            "seconds": seconds,
-            "ended": "no longer improved" if one[-1, 2] else "had its time",
-        }
-        rows.append(row if name == OURS else row | {"ours": ours, "ratio": seconds / ours, "target": 10.0})
-    return rows
 
 
 def barymesh(images: Floats, reg: float) -> Prepare:
@@ -230,16 +176,3 @@ SOLVERS: dict[str, Callable[[Floats, float], Prepare]] = {
     "OTT log": lambda images, reg: ott(images, reg, log_domain=True),
 }
 QUICK_SOLVERS = {name: SOLVERS[name] for name in (OURS, "POT convolutional", "OTT")}
-# Okabe and Ito's colours
-COLOURS = ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#000000", "#CC79A7")
-
-
-def draw(axes: Any, title: str, found: dict[str, Floats]) -> None:
-    """Objective against time."""
-    for name, colour in zip(SOLVERS, COLOURS, strict=True):
-        if name in found:
-            seconds, above = found[name][:, 0], np.maximum(found[name][:, 1], LEAST)
-            axes.loglog(seconds, above, marker="o", ms=4, color=colour, lw=3 if name == OURS else 1.5, label=name)
-    axes.set(title=title, xlabel="seconds", ylabel="objective above the best known")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)

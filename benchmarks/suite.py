@@ -25,6 +25,7 @@ NAMES = (
     "kernels",
     "exact",
     "debiased",
+    "free_support",
     "simulation",
     "event_loop",
     "network",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import barymesh as bm
 
-SIDE, COUNT, SHOWN = 60, 30, 8
+SIDE, COUNT, SHOWN = 128, 30, 8
 REG = 0.0008
 
 
@@ -31,7 +31,7 @@ def nested_ellipses(rng: np.random.Generator) -> NDArray[np.float64]:
         down, right = rows - centre[0], columns - centre[1]
         along = np.cos(tilt) * down + np.sin(tilt) * right
         across = (-np.sin(tilt) * down + np.cos(tilt) * right) / squeeze
-        picture += np.exp(-(((np.hypot(along, across) - size) / 0.018) ** 2))
+        picture += np.exp(-(((np.hypot(along, across) - size) / 0.012) ** 2))
     return picture
 
 
@@ -41,8 +41,8 @@ def main() -> None:
     pictures = np.array([nested_ellipses(rng) for _ in range(COUNT)])
     pictures /= pictures.sum(axis=(1, 2), keepdims=True)
 
-    print(f"Computing the Wasserstein barycenter of {COUNT} pictures of {SIDE} x {SIDE} pixels.", flush=True)
-    result = bm.barycenter(pictures, reg=REG, tol=1e-7, progress=True)
+    print(f"Computing the debiased barycenter of {COUNT} pictures of {SIDE} x {SIDE} pixels.", flush=True)
+    result = bm.barycenter(pictures, reg=REG, debias=True, tol=1e-3, progress=True)
     print(result.message)
     print(f"{result.iterations} iterations in {result.seconds:.1f} s.")
     print(f"Objective {result.value:.6f}, certified to be within {result.gap:.1e} of the best possible.")

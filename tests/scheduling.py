@@ -20,23 +20,22 @@ WAITERS = 2
 NICE = 10
 # files whose tests mostly wait; the longest first
 WAITING = (
-    "peers/test_faults", "engines/test_ray", "engines/test_ray_shards", "engines/test_objectives",
-    "engines/test_conformance",
-    "engines/test_streams", "dashboard/test_browser", "deploy/test_docker", "cli/test_peers",
-    "engines/test_runtime", "engines/test_processes", "engines/test_result_fields", "transport/test_access",
-    "transport/test_sockets", "cli/test_dashboard",
-    "peers/test_members", "dashboard/test_peers_source", "peers/test_check", "peers/test_node",
+    "peers/test_attacks", "peers/test_faults", "dashboard/test_browser", "engines/test_conformance",
+    "engines/test_ray", "engines/test_ray_shards", "engines/test_objectives", "engines/test_streams",
+    "cli/test_peers", "peers/test_lung",
+    "peers/test_masks", "deploy/test_docker", "engines/test_processes", "engines/test_runtime",
+    "engines/test_result_fields", "peers/test_members", "transport/test_access", "transport/test_sockets",
+    "cli/test_dashboard", "dashboard/test_peers_source", "peers/test_check", "peers/test_node",
     "transport/test_hostile_neighbours", "io/test_slot_file",
 )  # fmt: skip
 # files that compute; the longest first, so that all processes end at about the same time
 COMPUTING = (
-    "decentralized/test_sinkhorn", "docs/test_code_blocks", "studies/test_command", "decentralized/test_members",
-    "decentralized/test_liars",
-    "exact/test_certificate", "studies/test_fingerprints", "test_extras", "cli/test_barycenter",
-    "exact/test_against_pot", "viz/test_animation", "decentralized/test_tree", "measures/test_gaussian",
-    "engines/test_simulation", "cli/test_simulate", "io/test_files", "decentralized/baselines/test_block_descent",
-    "test_release", "benchmarks/test_programs", "studies/test_figures", "theory/test_paper_claims",
-    "decentralized/test_plain_tree",
+    "decentralized/test_sinkhorn", "docs/test_code_blocks", "decentralized/test_rounds", "studies/test_command",
+    "decentralized/test_members", "viz/test_animation", "cli/test_barycenter", "test_extras",
+    "exact/test_certificate", "decentralized/test_tree", "cli/test_simulate", "studies/test_running",
+    "studies/test_figures", "measures/test_gaussian", "test_release", "engines/test_simulation",
+    "engines/test_host", "theory/test_paper_claims", "engines/test_samplers", "decentralized/test_liars",
+    "exact/test_against_pot", "decentralized/test_plain_tree", "methods/test_rounds",
 )  # fmt: skip
 
 

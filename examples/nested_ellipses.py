@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 import barymesh as bm
 
 SIDE, COUNT, SHOWN = 128, 30, 8
-REG = 0.0008
+REG = 0.0002
 
 
-def nested_ellipses(rng: np.random.Generator) -> NDArray[np.float64]:
+def nested_ellipses(rng: np.random.Generator, side: int = SIDE, width: float = 0.018) -> NDArray[np.float64]:
     """A picture of two thin ellipses, one around the other, of random place, size and tilt."""
-    rows, columns = np.mgrid[0 : 1 : SIDE * 1j, 0 : 1 : SIDE * 1j]
-    picture = np.zeros((SIDE, SIDE))
+    rows, columns = np.mgrid[0 : 1 : side * 1j, 0 : 1 : side * 1j]
+    picture = np.zeros((side, side))
     centre = rng.uniform(0.42, 0.58, 2)
     for size in (rng.uniform(0.28, 0.38), rng.uniform(0.08, 0.16)):
         tilt, squeeze = rng.uniform(0, np.pi), rng.uniform(0.55, 1.0)
         down, right = rows - centre[0], columns - centre[1]
         along = np.cos(tilt) * down + np.sin(tilt) * right
         across = (-np.sin(tilt) * down + np.cos(tilt) * right) / squeeze
-        picture += np.exp(-(((np.hypot(along, across) - size) / 0.012) ** 2))
+        picture += np.exp(-(((np.hypot(along, across) - size) / width) ** 2))
     return picture
 
 
@@ -41,16 +41,15 @@ def main() -> None:
     pictures = np.array([nested_ellipses(rng) for _ in range(COUNT)])
     pictures /= pictures.sum(axis=(1, 2), keepdims=True)
 
-    print(f"Computing the debiased barycenter of {COUNT} pictures of {SIDE} x {SIDE} pixels.", flush=True)
-    result = bm.barycenter(pictures, reg=REG, debias=True, tol=1e-3, progress=True)
-    print(result.message)
+    print(f"Computing the Wasserstein barycenter of {COUNT} pictures of {SIDE} x {SIDE} pixels.", flush=True)
+    result = bm.barycenter(pictures, reg=REG, tol=1e-5, progress=True)
     print(f"{result.iterations} iterations in {result.seconds:.1f} s.")
     print(f"Objective {result.value:.6f}, certified to be within {result.gap:.1e} of the best possible.")
 
     folder.mkdir(parents=True, exist_ok=True)
     result.save(folder / "result.npz")
     picture_file = folder / "nested-ellipses.png"
-    draw(pictures, result).savefig(picture_file, dpi=110)
+    draw(pictures, result).savefig(picture_file, dpi=150)
     print(f"The picture is in {picture_file}, everything else in {folder / 'result.npz'}.")
 
 

@@ -24,12 +24,16 @@ from barymesh.network.topology import Network, adjacency
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
 from barymesh.result import Result
+from benchmarks.images import Floats
 from benchmarks.parts import Part, Row, Table
 from benchmarks.problems import gaussians
+from benchmarks.rivals.server_sinkhorn import server_sinkhorn
 from benchmarks.tables import NEVER
 
 Say = Callable[[str], None]
 Make = Callable[[int, int], Problem]
+# by network and method: virtual seconds, bytes sent until then, and the total variation, each (records,)
+Curves = dict[tuple[str, str], tuple[Floats, Floats, Floats]]
 
 LEVELS = (0.1, 0.01, 0.001, 1e-6)
 STEPS = (0.25, 1.0, 4.0, 16.0, 64.0)
@@ -57,12 +61,13 @@ FLOOR = (
     "*floor*: the way from the farthest node up to the root of the tree and down again, once, at "
     f"{HOP} s a hop, the mean delay and half the time between two activations."
 )
-COLOURS = ("#0072B2", "#000000", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("#0072B2", "#000000", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
+SERVER, OURS = "server sinkhorn", ("sinkhorn", "rounds")
 
 
 def run(quick: bool, say: Say) -> Part:
     """Sinkhorn against its targets, and all methods against one another."""
-    curves: dict[str, Any] = {}
+    curves: Curves = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DriftWarning)
         tables = list(quick_tables(say, curves) if quick else all_tables(say, curves))
@@ -71,11 +76,11 @@ def run(quick: bool, say: Say) -> Part:
         text="Virtual seconds, messages and bytes until the mean total variation between the nodes' estimates and the "
         "true barycenter is down to a level; the paper's delays and schedule, exact oracle.",
         tables=tables,
-        figures={"methods": lambda axes: draw(axes, curves)},
+        figures={"methods": lambda axes: draw(axes.figure, curves)},
     )
 
 
-def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
+def all_tables(say: Say, curves: Curves) -> Iterable[Table]:
     yield gaussian_table(GAUSSIANS, SEEDS, say)
     yield Table(
         "Images",
@@ -89,7 +94,7 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
     )
     yield small_reg_table(SMALL_REG, say)
     yield rounds_table(GAUSSIANS_IN_ROUNDS, say)
-    yield rivals_table(("erdos_renyi", "star"), 100, 100, STEPS, say, curves)
+    yield rivals_table(("erdos_renyi", "star", "cycle"), 100, 200, STEPS, say, curves)
     yield Table(
         "Large diameters",
         f"500 nodes on networks that take long to cross. *limit*: the diameter times {HOP} s, the mean time of a hop.",
@@ -97,7 +102,7 @@ def all_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
     )
 
 
-def quick_tables(say: Say, curves: dict[str, Any]) -> Iterable[Table]:
+def quick_tables(say: Say, curves: Curves) -> Iterable[Table]:
     yield gaussian_table([(100, network, 60, target) for _, network, _, target in GAUSSIANS[:3]], 1, say)
     yield small_reg_table(SMALL_REG[:1], say)
     yield rounds_table([(30, "erdos_renyi", 100)], say)
@@ -144,12 +149,15 @@ def gaussian_table(cases: Sequence[tuple[int, str, float, float]], seeds: int, s
 
 
 def rivals_table(
-    networks: Sequence[str], size: int, seconds: float, steps: Sequence[float], say: Say, curves: dict[str, Any]
+    networks: Sequence[str], size: int, seconds: float, steps: Sequence[float], say: Say, curves: Curves
 ) -> Table:
     rows = [row for name in networks for row in rivals(size, name, seconds, steps, say, curves)]
     text = (
         f"All methods on {size} Gaussians for {seconds:g} virtual seconds, each with the best of {len(steps)} step(s), "
-        "multiples of reg/lambda_max. Empty: not reached."
+        "multiples of reg/lambda_max. Empty: not reached. *server sinkhorn* (Kroshnin et al., arXiv 1901.08686): all "
+        "nodes send to a server, which waits for the last of them; what a network could save is that server. "
+        "*gossip_sinkhorn* (arXiv 2509.14521) without its event triggers, its quantisation and its asynchronous "
+        "operation: synchronous rounds of averaging with full messages, none of which is lost."
     )
     return Table("Rivals", text, rows)
 
@@ -214,7 +222,7 @@ def targets(
     return rows
 
 
-def rivals(size: int, name: str, seconds: float, steps: Sequence[float], say: Say, curves: dict[str, Any]) -> list[Row]:
+def rivals(size: int, name: str, seconds: float, steps: Sequence[float], say: Say, curves: Curves) -> list[Row]:
     """Every method on the same problem, each with its best step; ``curves`` gets the histories of the first network."""
     problem, network = gaussians(size), as_network(name, size)
     reference, rows = exact_reference(problem), []
@@ -229,12 +237,28 @@ def rivals(size: int, name: str, seconds: float, steps: Sequence[float], say: Sa
             else:
                 found = reached(result)
                 if not best or found["last tv"] < best["last tv"]:
-                    curves[f"{method}, {name}"] = result.history
+                    history = result.history
+                    assert history is not None
+                    curves[name, method] = history["time"], history["bytes"], history["tv"]
             if not best or found["last tv"] < best["last tv"]:
                 best = {"network": name, "method": method, "step": step, "step over reg/lambda_max": factor, **found}
         rows.append(best)
         say(f"{method} on {name}: total variation {best['last tv']:.2g} after {seconds:g} virtual s")
-    return rows
+    return [*rows, with_server(problem, name, seconds, reference, curves)]
+
+
+def with_server(problem: Problem, name: str, seconds: float, reference: Reference, curves: Curves) -> Row:
+    """The floor: the same iteration with a server that all nodes send to, and that waits for the last of them."""
+    curve = server_sinkhorn(problem.oracle, seconds)
+    times, sent = np.array(curve.times), np.array(curve.sent)
+    distances = np.abs(np.array(curve.estimates) - reference.weights).sum(axis=1) / 2
+    curves[name, SERVER] = times, sent, distances
+    row: Row = {"network": "a server", "method": SERVER}
+    for level in LEVELS:
+        there = np.flatnonzero(distances <= level)
+        row[f"s to {level}"] = float(times[there[0]]) if there.size else None
+        row[f"MB to {level}"] = float(sent[there[0]]) / 1e6 if there.size else None
+    return {**row, "last tv": float(distances[-1])}
 
 
 def large_diameters(say: Say) -> list[Row]:
@@ -253,13 +277,28 @@ def large_diameters(say: Say) -> list[Row]:
     return rows
 
 
-def draw(axes: Any, curves: dict[str, Any]) -> None:
-    """Total variation over virtual time, the methods on the first network."""
-    first = next(iter(curves)).partition(", ")[2]
-    for method, colour in zip(METHODS, COLOURS, strict=True):
-        history = curves.get(f"{method}, {first}")
-        if history is not None:
-            axes.semilogy(history["time"], np.maximum(history["tv"], 1e-9), color=colour, label=method)
-    axes.set_xlabel(f"virtual seconds ({first})")
-    axes.set_ylabel("total variation to the barycenter")
-    axes.legend(frameon=False)
+def draw(figure: Any, curves: Curves) -> None:
+    """Total variation over virtual time and over bytes, a column for each network."""
+    names = list(dict.fromkeys(name for name, _ in curves))
+    figure.clear()
+    figure.set_size_inches(4.2 * len(names), 6.4)
+    panels = figure.subplots(2, len(names), squeeze=False, sharey=True)
+    for column, name in enumerate(names):
+        for row, (label, unit) in enumerate((("virtual seconds", 1.0), ("megabytes sent by all nodes", 1e6))):
+            axes = panels[row, column]
+            for method, colour in zip((*METHODS, SERVER), COLOURS, strict=True):
+                if (name, method) not in curves:
+                    continue
+                times, sent, distances = curves[name, method]
+                style = {"lw": 2.5} if method in OURS else {"lw": 1.2, "ls": "--" if method == SERVER else "-"}
+                x = (times, sent)[row] / unit
+                axes.plot(x[x > 0], np.maximum(distances, 1e-9)[x > 0], color=colour, label=method, **style)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_xlabel(label)
+            axes.spines[["top", "right"]].set_visible(False)
+        panels[0, column].set_title(name.replace("_", "-"))
+    for axes in panels[:, 0]:
+        axes.set_ylabel("total variation to the barycenter")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)

@@ -37,7 +37,7 @@ REG, SMALL_REG = 0.01, 0.001
 DRAWS = 2000
 # distances to the best known below this share of the objective count as none
 LEAST = 1e-6
-SECONDS, QUICK_SECONDS = 60.0, 1.0
+SECONDS, QUICK_SECONDS = 20.0, 1.0
 # transports for the objective are solved to this, in L1
 ACCURACY, STEPS = 1e-7, 2000
 # pixels of a photograph that the comparison uses

@@ -125,3 +125,21 @@ except KeyboardInterrupt:
         time.sleep(0.1)
         running.send_signal(signal.SIGINT)
         assert running.communicate(timeout=30)[0] == "interrupted\n"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limits are those of Linux")
+def test_it_computes_where_no_thread_can_be_started():
+    """Stacks are as large as the first limit, and no memory beyond the second can be had."""
+    program = """
+import signal
+import numpy as np
+from barymesh.core import kernels
+kernels.set_threads(4)
+out = np.empty(5000)
+kernels.weighted_mean(np.ones((60, 5000)), np.ones(60), out)
+assert (out == 60).all()
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
+"""
+    limited = f'ulimit -s {2**28}; ulimit -v {2**26}; exec "$0" -c "$1"'
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(["bash", "-c", limited, sys.executable, program], check=True, timeout=60, env=environment)

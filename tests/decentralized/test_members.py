@@ -279,3 +279,6 @@ def test_nodes_lost_after_the_others_have_stopped_leave_no_success(memory):
     assert not result.success
     assert result.status is bm.Status.OUT_OF_TIME
     assert result.tv_bound > 0.1
+    # what the nodes have certified is the barycenter of all three
+    assert agreed.node_gaps is not None
+    assert result.node_gaps is None

@@ -129,6 +129,19 @@ def test_the_spread_vanishes_at_the_barycenter_and_nowhere_else(seed):
         assert (spread < 1e-14) == zero
 
 
+@given(seed=SEEDS, size=st.sampled_from([0.0, 0.1, 3.0]))
+def test_the_bound_is_above_the_optimum_by_the_divergence_of_q_at_least(seed, size):
+    """From any potentials, also those that do not sum to zero."""
+    problem = random_problem(seed, low=0.05)
+    best = solve(Rows(problem.oracle, problem.weights), max_iter=20_000, tol=1e-10)
+    x = size * np.random.default_rng(seed).normal(size=(len(problem.measures), problem.support.size))
+    _, h = problem.oracle.evaluate(x)
+    log_q = problem.weights @ (h - x)
+    bound = dual(problem, x) + logsumexp(log_q)
+    divergence = best.p @ (np.log(best.p) - log_q + logsumexp(log_q))
+    assert bound - best.dual >= divergence - 1e-8 * (1 + abs(bound))
+
+
 @given(seed=SEEDS)
 @settings(max_examples=50)
 def test_newtons_target_makes_the_potentials_sum_to_zero(seed):

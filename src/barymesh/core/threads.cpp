@@ -9,6 +9,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #ifndef _WIN32
@@ -105,7 +106,11 @@ private:
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
 #endif
-        for (; started_ < helpers; ++started_) std::thread([this, rank = started_] { work(rank); }).detach();
+        try {
+            for (; started_ < helpers; ++started_) std::thread([this, rank = started_] { work(rank); }).detach();
+        } catch (const std::system_error&) {
+            // no more can be had here; the calling thread claims what others do not
+        }
 #ifndef _WIN32
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
 #endif

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,9 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     rows = np.flatnonzero(members)
     weights = simulation.recorder.weights(members)[rows]
     view = simulation.view().part(rows)
+    if simulation.lost_members().any():
+        # what the nodes have certified is the barycenter with the measures of those that are gone
+        view = replace(view, gaps=np.full(rows.size, np.nan))
     known = view.placed(simulation.known(rows), weights)
     x, oracle = view.potentials(problem, weights), known.float64_oracle
     log_p = oracle.evaluate(x)[1]

@@ -104,6 +104,11 @@ class Simulation(ABC, Generic[S]):
         members: NDArray[np.bool_] = present & ~self.faults.lost(self.now, max(self.until, self.now))
         return members
 
+    def lost_members(self) -> NDArray[np.bool_]:
+        """``(m,)``: the nodes that take part now, and are down at the end of the run."""
+        lost: NDArray[np.bool_] = self.plan.after(self.events_done)[0] & self.faults.lost(self.until, self.until)
+        return lost
+
     @abstractmethod
     def staleness(self) -> Floats:
         """``(links,)``: seconds since the message that a node last received over each directed link was sent."""
@@ -162,7 +167,7 @@ class Simulation(ABC, Generic[S]):
         if self.events_done < self.plan.before(self.until) or not stopped.any():
             return False
         present = self.plan.after(self.events_done)[0]
-        return bool(stopped[present].all() and not self.faults.lost(self.until, self.until)[present].any())
+        return bool(stopped[present].all() and not self.lost_members().any())
 
     def _record(self) -> Record:
         return self.recorder.record(

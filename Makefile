@@ -79,7 +79,7 @@ quick-bench: $(VENV)/.testing
 	results="$$(mktemp -d)" && trap 'rm -rf "$$results"' EXIT && $(BIN)/python -m benchmarks --quick --output "$$results"
 
 clean:
-	rm -rf $(VENV) .venv-* build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery
+	rm -rf $(VENV) .venv-* build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist demo out docs/_build docs/gallery docs/reference/objects
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

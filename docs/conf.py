@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
     "command_reference",
+    "object_pages",
     "table_reference",
 ]
 exclude_patterns = ["_build", "**/README.txt"]

@@ -15,6 +15,7 @@ from barymesh.errors import NumericalError
 from barymesh.exact import solve
 from barymesh.exact.rows import Rows
 from barymesh.oracle import build_oracle
+from barymesh.problem import Problem
 from barymesh.status import Status
 from tests.oracle.plain import node_oracle
 
@@ -403,3 +404,14 @@ def test_small_reg_takes_few_iterations(tol):
     sparse = bm.barycenter(masses, np.linspace(0, 1, 50)[:, None], reg=1e-4, tol=tol)
     assert sparse.success
     assert sparse.iterations < 700
+
+
+def test_the_solver_notices_that_it_crawls_also_after_a_step_that_was_undone():
+    rng = np.random.default_rng(0)
+    problem = Problem.create(rng.dirichlet(np.full(8, 0.2), 5), rng.random((8, 2)), reg=1e-4)
+    whole = solve(Rows.of(problem), max_iter=80, tol=1e-10)
+    undone = [k + 1 for k in range(1, 80) if whole.duals[k] == whole.duals[k - 1]]
+    assert len(undone) > 3
+    for patience in undone[:3]:
+        given_up = solve(Rows.of(problem), max_iter=80, tol=1e-10, patience=patience)
+        assert given_up.iterations == patience + 1

@@ -151,7 +151,7 @@ def solve(
             best = min(best, error)
             state = Iteration(before + len(errors), error, dual, p, nodes)
             status = _stop_reason(error, tol, len(errors), max_iter, interrupted, callback, state)
-            if status is None and patience is not None and len(errors) == patience:
+            if status is None and patience is not None and len(errors) >= patience:
                 if _crawls(errors, tol):
                     status = Status.MAX_ITERATIONS
                 patience *= 2

@@ -16,6 +16,6 @@ def test_every_file_that_is_named_exists_and_is_named_once():
 def test_the_longest_of_each_kind_come_first():
     assert scheduling.waits("tests/peers/test_faults.py")
     assert not scheduling.waits("tests/scenario/test_faults.py")
-    assert scheduling.place("tests/peers/test_faults.py") == 0
+    assert scheduling.place("tests/peers/test_attacks.py") == 0
     assert scheduling.place("tests/decentralized/test_sinkhorn.py") == 0
     assert scheduling.place("tests/test_scheduling.py") == len(scheduling.COMPUTING)

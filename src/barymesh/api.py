@@ -84,7 +84,7 @@ def _computed(options: Options) -> Result:
 
         return solve_problem(
             problem, max_iter=options.max_iter, tol=options.tol, start=options.start, callback=options.callback,
-            progress=shown,
+            progress=shown, method=options.method,
         )  # fmt: skip
     from barymesh.engines import run_on_network
     from barymesh.network import as_network

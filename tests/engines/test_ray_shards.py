@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 import barymesh as bm
 from barymesh.engines import ray_shards
 from barymesh.errors import FileError, MeasureError, NetworkError, OptionError
-from tests.engines.test_ray import processes
+from tests.engines.test_ray import processes, python
 
 POINTS = np.linspace(-3, 3, 40)
 GAUSSIANS = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 5))]
@@ -69,10 +69,16 @@ def same(one, other):
         (images(count=200), GRID, {"reg": 0.05, "precision": "float32"}, 1e-6),
         (GAUSSIANS, POINTS, {"reg": 0.3, "debias": True}, 1e-5),
         (GAUSSIANS, POINTS[::2], {"reg": 0.02}, 1e-9),
+        (GAUSSIANS, POINTS, {"method": "rounds"}, 1e-12),
+        (images(), GRID, {"reg": 0.02, "method": "rounds"}, 1e-12),
+        (GAUSSIANS, POINTS, {"method": "rounds", "debias": True}, 1e-10),
         (GAUSSIANS, bm.FreeSupport(8), {"max_iter": 50}, 1e-12),
         (GAUSSIANS, bm.FreeSupport(8, weights="learned"), {"max_iter": 50}, 1e-12),
     ],
-    ids=["gaussians", "images", "float32", "debiased", "small reg", "free support", "learned weights"],
+    ids=[
+        *("gaussians", "images", "float32", "debiased", "small reg", "rounds", "rounds without matrices"),
+        *("debiased rounds", "free support", "learned weights"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::barymesh.errors.AccuracyWarning")
 def test_it_is_the_barycenter_of_one_machine(measures, support, options, close, cluster):
@@ -88,6 +94,28 @@ def test_it_is_the_barycenter_of_one_machine(measures, support, options, close, 
 def test_one_shard_is_the_same_to_the_last_bit_and_several_repeat(cluster):
     same(run(images(), GRID, reg=0.02, workers=1), here(images(), GRID, reg=0.02))
     same(run(images(), GRID, reg=0.02), run(images(), GRID, reg=0.02))
+
+
+def test_a_cluster_by_its_address(cluster, tmp_path):
+    """From a process that is not connected to it yet, and is not afterwards."""
+    code = """
+        import sys
+        import numpy as np
+        import ray
+        from tests.engines.test_ray_shards import run
+        found = run(address=sys.argv[1])
+        np.save(sys.argv[2], found.weights)
+        print(found.status.name, ray.is_initialized())
+        run(address="127.0.0.1:1")
+    """
+    # one attempt to connect
+    started = python(code, cluster.address, tmp_path / "weights.npy", RAY_NUM_REDIS_GET_RETRIES="1")
+    said, errors = started.communicate()
+    assert said.split() == ["CONVERGED", "False"], errors
+    np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), here().weights, rtol=0, atol=1e-13)
+    assert "NetworkError: There is no Ray cluster at 127.0.0.1:1" in errors
+    with pytest.raises(OptionError, match="connected to a Ray cluster already"):
+        run(address=cluster.address)
 
 
 # ---- faults

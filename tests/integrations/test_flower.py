@@ -60,7 +60,7 @@ def superlink(home, *options):
     (home / "config.toml").write_text(f'[superlink]\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n')
     common = ("--insecure", "--disable-runtime-dependency-installation", "--host", "127.0.0.1", "--port", str(port))
     with process(home, LINK, *options, *common):
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             with socket.socket() as one:
                 if one.connect_ex(("127.0.0.1", port)) == 0:
@@ -74,7 +74,7 @@ def flwr_run(home, project, config, *options):
     words = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
     environment = os.environ | {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0"}
     command = [Path(sys.executable).with_name("flwr"), "run", project, "here", "--stream", "-c", words, *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     return done.stdout + done.stderr
 
 

@@ -25,9 +25,9 @@ PROOF_OF_CONCEPT = """
     from job import job
     from nvflare.recipe.poc_env import PocEnv
 
-    place = PocEnv(num_clients=3, extra={"login_timeout": 120})
+    place = PocEnv(num_clients=3, extra={"login_timeout": 300})
     try:
-        print("result:", place.get_job_result(place.deploy(job), timeout=400))
+        print("result:", place.get_job_result(place.deploy(job), timeout=900))
     finally:
         place.stop()
 """
@@ -48,7 +48,7 @@ def environment(tmp_path):
 
 
 def run(environment, *command):
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
     return done.stdout + done.stderr
 
 

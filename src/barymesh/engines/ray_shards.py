@@ -79,7 +79,7 @@ def _computed(problem: Problem, shards: list[RemoteShard], options: RunOptions) 
         if first is not None:
             nodes.set_potentials(first / problem.reg)
         anew = options.start is None and not options.resume
-        found = solve_nodes(nodes, problem.support, problem, anew=anew, **how)
+        found = solve_nodes(nodes, problem.support, problem, anew=anew, method=options.method, **how)
         found = replace(found, problem=problem.without_oracles())
     if options.checkpoint is not None:
         for wait in [shard.keep(options.checkpoint) for shard in shards]:

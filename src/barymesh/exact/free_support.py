@@ -39,7 +39,7 @@ def solve_free_support(
     state, target = method.start(1), None
     if start is not None:
         target = _continued(method, nodes, start)
-    nodes.begin_rounds()
+    nodes.begin_rounds(chosen=True)
     errors: list[float] = []
     duals: list[float] = []
     status = None

@@ -113,6 +113,10 @@ class NodeGroup(ABC):
     def undo(self, slot: int) -> None:
         """Take the plain step ``-drift + r`` in place of the last one."""
 
+    @abstractmethod
+    def end_history(self) -> None:
+        """Forget the history, which takes most of the memory."""
+
     # levels: other points, another regularisation
 
     @abstractmethod
@@ -130,8 +134,10 @@ class NodeGroup(ABC):
     # rounds, see methods/base.py
 
     @abstractmethod
-    def begin_rounds(self) -> None:
-        """Begin to work in rounds, from the potentials as they are."""
+    def begin_rounds(self, chosen: bool) -> None:
+        """Begin to work in rounds, from the potentials as they are. ``chosen``: as on a network, where the user has
+        chosen this method; otherwise towards the entropic barycenter, with one step of a node in a round, since rounds
+        cost little here."""
 
     @abstractmethod
     def respond(self, target: Floats | None) -> RoundSums:

@@ -12,6 +12,7 @@ from barymesh.core import kernels
 from barymesh.exact.certificate import NodeBounds, node_bounds
 from barymesh.exact.coarser import coarser_problem, extended
 from barymesh.exact.nodes import Evaluation, Floats, Indices, NodeGroup, RoundSums
+from barymesh.exact.rounds import chosen_rounds
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.methods.base import Contribution, RoundMethod
 from barymesh.methods.free_support import FreeSupportMethod
@@ -31,6 +32,11 @@ class Rows(NodeGroup):
     """The nodes of an ``oracle`` with these ``weights (m,)``. ``problem``: theirs, which levels, rounds and
     certificates need; ``costs``: for a certificate without one. ``all_nodes``: how many there are with those in other
     places."""
+
+    # the history: steps, changes of the residual, and the plain step in place of the last one
+    moves: NDArray[Any]
+    changes: NDArray[Any]
+    fallback: Floats
 
     def __init__(
         self, oracle: Oracle, weights: Floats, problem: Problem | None = None, costs: ProductCosts | None = None,
@@ -61,8 +67,7 @@ class Rows(NodeGroup):
         self.size, self.reg = oracle.size, oracle.reg
         # log p_i, which become the residuals mean - log p_i
         self.log_p, self.mean = np.empty_like(x), np.zeros(0)
-        self.moves: NDArray[Any] = np.empty((0, *x.shape), np.float32)
-        self.changes, self.fallback = self.moves, np.empty((0, 0))
+        self.end_history()
 
     @property
     def oracle(self) -> Oracle:
@@ -157,6 +162,10 @@ class Rows(NodeGroup):
         self.x[:] = self.fallback
         self.moves[slot] = self.changes[slot]
 
+    def end_history(self) -> None:
+        self.moves = np.empty((0, *self.x.shape), np.float32)
+        self.changes, self.fallback = self.moves, np.empty((0, 0))
+
     # levels
 
     def coarsen(self, support: Support) -> None:
@@ -184,13 +193,16 @@ class Rows(NodeGroup):
 
     # rounds
 
-    def begin_rounds(self) -> None:
+    def begin_rounds(self, chosen: bool) -> None:
         problem = self.problem
-        self.method = (
-            Rounds(problem, ExactLogGradients(problem), self.all_nodes, from_start=True, local_steps=1)
-            if problem.free is None
-            else FreeSupportMethod(problem)
-        )
+        if problem.free is not None:
+            self.method = FreeSupportMethod(problem)
+        elif chosen:
+            self.method = chosen_rounds(problem, self.all_nodes)
+            # other potentials are those of an earlier run, at the last reg
+            self.method.initial = self.x if self.x.any() else None
+        else:
+            self.method = Rounds(problem, ExactLogGradients(problem), self.all_nodes, from_start=True, local_steps=1)
         self.state: Any = self.method.start(self.count)
         self.state.x[:] = self.x
 

@@ -14,6 +14,7 @@ from barymesh.exact.certified import certified_result
 from barymesh.exact.coarse import coarse_start
 from barymesh.exact.debiased import solve_debiased
 from barymesh.exact.nodes import NodeGroup
+from barymesh.exact.rounds import chosen_rounds, solve_rounds
 from barymesh.exact.rows import Rows
 from barymesh.exact.small_reg import LOOK, STAGE_ERROR, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
@@ -34,9 +35,10 @@ Watch = Callable[[Iteration], bool | None]
 
 def solve_problem(
     problem: Problem, *, max_iter: int, tol: float, start: Result | None = None,
-    callback: Callback | None = None, progress: bool = False,
+    callback: Callback | None = None, progress: bool = False, method: str = "sinkhorn",
 ) -> Result:  # fmt: skip
-    """Solve the problem and certify the answer, the certificate always in float64."""
+    """Solve the problem and certify the answer, the certificate always in float64. ``method``: "sinkhorn", the
+    solver; or "rounds", as on a network."""
     began = time.perf_counter()
     nodes = Rows.of(problem)
     first = start_potentials(start, problem)
@@ -44,14 +46,14 @@ def solve_problem(
         nodes.set_potentials(first / problem.reg)
     found = solve_nodes(
         nodes, problem.support, problem,
-        max_iter=max_iter, tol=tol, anew=start is None, callback=callback, progress=progress,
+        max_iter=max_iter, tol=tol, anew=start is None, callback=callback, progress=progress, method=method,
     )  # fmt: skip
     return replace(found, seconds=time.perf_counter() - began, problem=problem.without_oracles())
 
 
 def solve_nodes(
     nodes: NodeGroup, support: Support, problem: Problem | None = None, *, max_iter: int, tol: float, anew: bool = True,
-    callback: Callback | None = None, progress: bool = False, gather: bool = True,
+    callback: Callback | None = None, progress: bool = False, gather: bool = True, method: str = "sinkhorn",
 ) -> Result:  # fmt: skip
     """The same for nodes wherever they are. ``problem``: theirs, if they are known by more than an oracle; its measures
     are not used here. ``anew``: their potentials are no start that is worth keeping. ``gather``: whether the Result has
@@ -60,12 +62,16 @@ def solve_nodes(
     with iteration_progress(tol, max_iter, progress, callback) as watch:
         seen = None if watch is None else _recording(watch, nodes, support, began)
         debiasing = None if problem is None else debiasing_of(problem)
-        if problem is not None and debiasing is not None:
+        if problem is not None and method == "rounds":
+            rounds = chosen_rounds(problem, nodes.count)
+            solution = solve_rounds(nodes, rounds, max_iter=max_iter, tol=tol, callback=seen)
+        elif problem is not None and debiasing is not None:
             solution = _solve_debiased(nodes, problem, debiasing, max_iter, tol, anew, seen)
         else:
             solution = _solve_entropic(nodes, problem, max_iter, tol, anew, seen)
             if problem is not None and problem.precision != "float64":
                 solution = _finished(solution, problem, max_iter=max_iter, tol=tol, callback=seen)
+    nodes.end_history()
     p = solution.p
     no_rows = np.empty((0, nodes.size))
     return certified_result(
@@ -78,7 +84,7 @@ def solve_nodes(
         reg=nodes.reg,
         certificate=completed(nodes.bounds(p), p, nodes.reg, debiasing),
         debiasing=debiasing,
-        method="sinkhorn",
+        method=method,
         status=solution.status,
         iterations=solution.iterations,
         seconds=time.perf_counter() - began,

@@ -108,6 +108,9 @@ class Shards(NodeGroup):
     def undo(self, slot: int) -> None:
         self._all("undo", slot)
 
+    def end_history(self) -> None:
+        self._all("end_history")
+
     # levels
 
     def coarsen(self, support: Support) -> None:
@@ -125,8 +128,8 @@ class Shards(NodeGroup):
 
     # rounds
 
-    def begin_rounds(self) -> None:
-        self._all("begin_rounds")
+    def begin_rounds(self, chosen: bool) -> None:
+        self._all("begin_rounds", chosen)
 
     def respond(self, target: Floats | None) -> RoundSums:
         found: RoundSums = self._sum("respond", target)

@@ -87,12 +87,17 @@ class DebiasedRounds(Rounds):
             state.least_error[row] = np.inf
         return state.offset[row] if stage == self.last_stage else 0.0
 
-    def revise(self, state: RoundsState, row: int, report: Report) -> tuple[float, bool]:
+    def further_error(self, state: RoundsState, row: int, report: Report) -> float:
         assert isinstance(state, DebiasedState)
         if report.stage < self.last_stage:
-            return 0.0, False
-        plan = self.debiasing.plan(state.offset[row])
-        error = plan.error(report.log_q)
+            return 0.0
+        return self.debiasing.plan(state.offset[row]).error(report.log_q)
+
+    def revise(self, state: RoundsState, row: int, report: Report) -> tuple[float, bool]:
+        assert isinstance(state, DebiasedState)
+        error = self.further_error(state, row, report)
+        if report.stage < self.last_stage:
+            return error, False
         distance = np.sqrt(2.0 * report.spread) + report.infeasibility
         if distance > max(AGREEMENT * error, AGREED):
             return error, False

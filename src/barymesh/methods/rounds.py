@@ -272,7 +272,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         if abs(square - stage * stage) > 1e-6 * (1.0 + square):
             # after a change of epoch nodes may be at different stages
             return self.begin(state, row, target, weight, close=False)
-        report = self.report(average, self.offset(state, row, round(float(stage))))
+        report = self.report(average, self.offset(state, row, self.stage(average)))
         phase, same = Phase(int(state.phase[row])), weight == state.counted[row]
         if not (np.isfinite(report.merit) and np.isfinite(report.spread)):
             kept = False
@@ -295,9 +295,16 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         """What the potentials are to sum to at this stage: 0, or the ``(n,)`` numbers that the root has in its row."""
         return 0.0
 
+    def stage(self, average: Floats) -> int:
+        """The stage of the nodes, from the ``average (up,)`` of their contributions."""
+        return round(float(average[2 * self.points + 2]))
+
+    def further_error(self, state: RoundsState, row: int, report: Report) -> float:
+        """How far the offset is from what it should be at the barycenter, in L1."""
+        return 0.0
+
     def revise(self, state: RoundsState, row: int, report: Report) -> tuple[float, bool]:
-        """How far the offset is from what it should be at the barycenter, in L1; and whether the root has revised it,
-        because the nodes agree well enough."""
+        """The further error, and whether the root has revised the offset, because the nodes agree well enough."""
         return 0.0, False
 
     def gap(self, state: RoundsState, row: int, report: Report, target: Floats) -> float:

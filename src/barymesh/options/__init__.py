@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from barymesh import readers as read
 from barymesh.cost import SQUARED, CostLike
 from barymesh.errors import OptionError
-from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS
+from barymesh.method_names import DEBIASED_METHODS, EXACT_METHODS, NETWORK_METHODS
 from barymesh.options import network_readers as read_network
 from barymesh.options.model import Model, details, option
 
@@ -40,11 +40,11 @@ class RunOptions(Model):
     Parameters
     ----------
     method : str, default="sinkhorn"
-        The algorithm: ``"sinkhorn"``, or, on a network, ``"rounds"`` (slower, with few messages, proven to converge),
-        ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the paper's,
-        made to end at the barycenter) or ``"gossip_sinkhorn"`` (another paper's). ``"sinkhorn"`` is Sinkhorn iteration
-        in the dual, accelerated; every step is checked to do at least as well as a plain one. On a network it is
-        asynchronous and decentralised, and works in rounds where it must.
+        The algorithm: ``"sinkhorn"``, or ``"rounds"`` (slower, with few messages, proven to converge), or, on a network
+        only, ``"a2dwb"`` (the paper's), ``"a2dwb_naive"``, ``"dcwb"`` (synchronous), ``"a2dwb_conserving"`` (the
+        paper's, made to end at the barycenter) or ``"gossip_sinkhorn"`` (another paper's). ``"sinkhorn"`` is
+        Sinkhorn iteration in the dual, accelerated; every step is checked to do at least as well as a plain one. On a
+        network it is asynchronous and decentralised, and works in rounds where it must.
     engine : str, default="simulation"
         Where a network runs: ``"simulation"``, ``"processes"`` or ``"ray"``. A simulation has virtual time, and repeats
         to the last bit. Processes on this machine talk through sockets, as fast as they can; programs that use them
@@ -227,7 +227,7 @@ class Options(RunOptions):
 
     def check(self, given: set[str]) -> None:
         """An error if an option was given that has no meaning where the barycenter is computed."""
-        if self.network is None and self.method != "sinkhorn":
+        if self.network is None and self.method not in EXACT_METHODS:
             raise _wrong(
                 "method", f"The method {self.method!r} runs on a network; give one, such as network='erdos_renyi'."
             )

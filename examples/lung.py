@@ -125,15 +125,14 @@ def draw(
         for axes in (left, right):
             axes.plot(values, np.full(values.size, row), "o", color="0.55", markersize=4)
         right.plot(read[name], np.full(read[name].size, row), "x", color="tab:red")
-    curve = left.twinx()
-    curve.fill_between(POINTS, result.weights, color="tab:blue", alpha=0.35)
-    curve.set_ylim(0, 2.5 * result.weights.max())
-    curve.set_yticks([])
+    # below the institutions: what they have in common, and what is left to the attack
+    bottom, height = -5.5, 4.5
+    left.fill_between(POINTS, bottom, bottom + height * result.weights / result.weights.max(), color="tab:blue")
     most = max(seen.values(), key=len)
-    right.plot(most, np.full(most.size, -1.5), "x", color="tab:blue")
-    rows, names = [-1.5, *range(len(samples))], ["sum of all", *samples]
-    left.set_yticks(rows[1:], names[1:])
-    right.set_yticks(rows, names)
+    right.plot(most, np.full(most.size, bottom + height / 2), "x", color="tab:blue")
+    for axes, below in ((left, "barycenter"), (right, "sum of all")):
+        axes.set_yticks([bottom + height / 2, *range(len(samples))], [below, *samples])
+        axes.set_ylim(bottom, len(samples))
     left.set_title(f"{len(samples)} institutions, and what they have in common")
     right.set_title("Read from each without masks (red), with masks (blue)")
     for axes in (left, right):

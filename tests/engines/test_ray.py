@@ -109,6 +109,12 @@ def test_it_ends_where_the_exact_solver_does(cluster):
     assert all_gone()
 
 
+def test_masks(cluster):
+    result = run(method="rounds", masks=True)
+    assert result.status is bm.Status.CONVERGED
+    np.testing.assert_allclose(result.weights, exact().weights, atol=1e-6)
+
+
 def test_killed_workers_are_started_again(cluster, tmp_path):
     """Both are killed in the middle of their work. The first finds its memory; that of the second is gone, as on
     another machine."""

@@ -354,6 +354,16 @@ def test_float32_agrees_to_its_precision(rng):
     assert np.abs(double.weights - single.weights).sum() < 1e-3
 
 
+def test_a_tolerance_that_float32_cannot_reach_is_reached_in_float64(rng):
+    points, histograms = rng.random((30, 2)), rng.random((5, 30)) ** 4
+    for reg in (0.1, 0.01, 0.002):
+        found = [
+            bm.barycenter(histograms, points, reg=reg, tol=1e-9, precision=precision)
+            for precision in ("float32", "float64")
+        ]
+        assert all(result.success and result.consensus <= 1e-9 for result in found)
+
+
 @pytest.mark.parametrize("reg", [0.05, 0.004, 0.001])
 @pytest.mark.parametrize("max_iter", [3, 15, 5000])
 def test_float32_is_a_success_only_if_float64_agrees(rng, reg, max_iter):

@@ -30,6 +30,8 @@ from barymesh.status import Status
 from barymesh.support.points import Support
 
 Floats = NDArray[np.float64]
+# what float32 can reach, whatever the problem; the rest is left to float64
+LOW_PRECISION_TOL = 1e-5
 Watch = Callable[[Iteration], bool | None]
 
 
@@ -68,8 +70,11 @@ def solve_nodes(
         elif problem is not None and debiasing is not None:
             solution = _solve_debiased(nodes, problem, debiasing, max_iter, tol, anew, seen)
         else:
-            solution = _solve_entropic(nodes, problem, max_iter, tol, anew, seen)
-            if problem is not None and problem.precision != "float64":
+            low = problem is not None and problem.precision != "float64"
+            # tol 0 says that there is no tolerance
+            rough = max(tol, LOW_PRECISION_TOL) if low and tol > 0 else tol
+            solution = _solve_entropic(nodes, problem, max_iter, rough, anew, seen)
+            if problem is not None and low:
                 solution = _finished(solution, problem, max_iter=max_iter, tol=tol, callback=seen)
     nodes.end_history()
     p = solution.p

@@ -116,6 +116,7 @@ def _problem_values(problem: Problem) -> dict[str, Any]:
         "seed": kept.seed,
         "samples": kept.samples,
         "precision": kept.precision,
+        "debias": kept.debias,
     }
 
 

@@ -54,7 +54,7 @@ class Cluster:
 
     def __init__(
         self, folder, size, graph="cycle", method="sinkhorn", interval=0.05, tol=1e-6, endpoints=None, prefixes=None,
-        masks=False,
+        masks=False, support=f"{POINTS}:-3:3", debias=False,
     ):  # fmt: skip
         ports = free_ports(2 * size)
         self.size, self.folder = size, Path(folder)
@@ -64,8 +64,8 @@ class Cluster:
         nodes = [NewNode(name, self.endpoints[k], None, ports[size + k]) for k, name in enumerate(names)]
         pairs = [(names[i], names[j]) for i, j in as_network(graph, size).edges]
         self.network = create(
-            self.folder, nodes, pairs, support=f"{POINTS}:-3:3", reg=REG, method=method, interval=interval, tol=tol,
-            masks=masks,
+            self.folder, nodes, pairs, support=support, reg=REG, method=method, interval=interval, tol=tol,
+            masks=masks, debias=debias,
         )  # fmt: skip
         self.names, self.status_ports, self.members = names, ports[size:], list(range(size))
         self.kits = [self.folder / KITS / name for name in names]
@@ -123,7 +123,8 @@ class Cluster:
             kit.accept(self.network, self.kits[node])
 
     def write_data(self, node):
-        np.savetxt(self.kits[node] / "x.csv", self.samples[node], header="x", comments="")
+        header = ",".join("xyz"[: self.samples[node][0].size])
+        np.savetxt(self.kits[node] / "x.csv", self.samples[node], header=header, delimiter=",", comments="")
 
     def kit(self, node) -> Kit:
         return Kit.open(self.kits[node])

@@ -37,6 +37,8 @@ Watch = Callable[[Iteration], bool | None]
 
 # the distance of the nodes from their common measure, at most: before there is an f, and then as a share of the error
 FIRST_ERROR, AGREEMENT = 1e-2, 0.2
+# of the mass of a start from another problem, how much is blurred at most
+MOST_BLURRED = 0.1
 # their share of the tolerance in the end
 LAST_SHARE = 0.1
 # the steps have failed if the error has not shrunk to this share in so many of them
@@ -104,7 +106,12 @@ class _Search:
         start = self.nodes.total()
         # without potentials to begin with there is no f, and the entropic barycenter is the start
         proven, number = int(not np.ptp(start) > 0), 0
-        now = self._kept(self._agreed(start, FIRST_ERROR))
+        now = self._agreed(start, FIRST_ERROR)
+        if not proven and seen.status is None:
+            # in another problem other points have mass, and those that have none gain it slowly
+            log_q = self.debiasing.blurred(now.log_p, min(now.error, MOST_BLURRED))
+            now = self._agreed(self.debiasing.potential(log_q), FIRST_ERROR)
+        now = self._kept(now)
         while seen.status is None:
             least = seen.least
             if interrupted():

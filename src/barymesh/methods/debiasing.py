@@ -129,6 +129,13 @@ class Debiasing:
                 break
         return f
 
+    def blurred(self, log_q: Floats, share: float) -> Floats:
+        """The logarithms ``(n,)`` of the measure with logarithms ``log_q (n,)``, this share of whose mass is spread by
+        K."""
+        q = _normalised(log_q)
+        spread = self.smooth(q)
+        return np.asarray(np.log(np.maximum((1.0 - share) * q + share * spread / spread.sum(), TINY)))
+
     def plan(self, f: Floats) -> OwnPlan:
         """The plan ``e^f K e^f`` for a potential ``f (n,)``."""
         f = f - f.max()

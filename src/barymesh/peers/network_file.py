@@ -23,7 +23,7 @@ from barymesh.extras import needs
 from barymesh.io.atomic import write_text
 from barymesh.io.toml import read_toml
 from barymesh.io.validation import error_text
-from barymesh.method_names import NETWORK_METHODS, SYNCHRONOUS, WITHOUT_STEP
+from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS, SYNCHRONOUS, WITHOUT_STEP
 from barymesh.network.topology import Network
 from barymesh.support.free import FreeSupport
 from barymesh.support.points import Support
@@ -211,6 +211,19 @@ class NetworkFile(BaseModel):
                     f"the weight of {node.name!r} is not 1, and {self.method} needs weights of 1: its step depends on "
                     "the weights of all nodes. Make the network with method sinkhorn"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _solvable(self) -> NetworkFile:
+        moves = isinstance(parse_support(self.support, check_only=True), FreeSupport)
+        if moves and self.debias:
+            raise SupportError(
+                f"a debiased barycenter needs points that stay, and those of {self.support!r} move. Leave out debias, "
+                "or give a grid"
+            )
+        if (moves or self.debias) and self.method not in DEBIASED_METHODS:
+            what = "has no points that move" if moves else "finds the entropic barycenter only"
+            raise OptionError(f"{self.method} {what}. Choose {' or '.join(DEBIASED_METHODS)}")
         return self
 
     @model_validator(mode="after")

@@ -222,9 +222,10 @@ class Peer:
         return Result(
             weights=found.weights[0], support=problem.support, node_weights=found.weights, duals=found.duals,
             value=np.nan, gap=float(found.gaps[0]), consensus=np.nan, feasibility=np.nan, reg=problem.reg,
+            objective="debiased" if problem.debias else "entropic",
             method=self.kit.network.method, status=status, seconds=found.seconds, activations=found.activations,
             messages=found.messages, bytes=found.bytes, node_errors=found.errors, node_gaps=found.gaps,
-            measures=len(self.kit.network.nodes),
+            measures=len(self.kit.network.nodes), problem=problem,
         )  # fmt: skip
 
     def _on_snapshot(self, found: Snapshot) -> None:

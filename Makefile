@@ -24,7 +24,7 @@ frameworks: .venv-flower/.installed .venv-nvflare/.installed
 	.venv-flower/bin/python -m pytest tests/integrations/test_flower.py
 	.venv-nvflare/bin/python -m pytest tests/integrations/test_nvflare.py
 
-.venv-%/.installed: pyproject.toml
+.venv-%/.installed: pyproject.toml CMakeLists.txt $(shell find src cmake -type f -not -name '*.pyc')
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install --quiet '.[$*]' -r tests/integrations/$*.txt
 	touch $@

@@ -33,7 +33,7 @@ from barymesh.measures.lazy import Lazy
 from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
-from barymesh.resources.cores import ONE_THREAD, available_cores
+from barymesh.resources.cores import available_cores, set_threads
 from barymesh.result import Result
 from barymesh.transport.keys import KeyPair
 
@@ -246,7 +246,6 @@ class Actor(WorkerHandle):
                 max_restarts=MOST_STARTS - 1,
                 scheduling_strategy="SPREAD" if place is None else "DEFAULT",
                 resources={} if place is None else {f"node:{place}": PINNED},
-                runtime_env={"env_vars": ONE_THREAD},
             )
             .remote(assignment, host, folder)
         )
@@ -337,6 +336,8 @@ class RemoteWorker:
         self.contacts: dict[int, Contact] = {}
         self.latest: Snapshot | None = None
         self.changing = asyncio.Lock()
+        # Ray sees to it for other libraries. With a runtime_env it would not use the processes that it keeps ready
+        set_threads(1)
 
     async def open(self) -> Contact:
         """Load the measures, listen, and begin to work; how to reach it."""

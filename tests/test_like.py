@@ -47,6 +47,15 @@ def test_arrays_come_out_as_they_went_in(make, kind):
     assert {"plan", "weights", "numpy"} <= set(dir(found))
 
 
+def test_points_that_move_are_of_that_kind_too(make):
+    rng = np.random.default_rng(0)
+    clouds = [make(rng.normal(size=(20, 2))), make(rng.normal(2, 1, (15, 2)))]
+    found = bm.barycenter(clouds, bm.FreeSupport(3), reg=0.5, tol=1e-4, output="like")
+    assert found.status is bm.Status.STATIONARY
+    assert type(found.points) is type(clouds[0])
+    np.testing.assert_allclose(np.asarray(found.points), found.support.points, rtol=1e-5)
+
+
 def test_methods_take_such_arrays_and_results_continue(make, tmp_path):
     rng = np.random.default_rng(0)
     clouds = [make(rng.normal(size=(20, 2))), make(rng.normal(2, 1, (15, 2)))]

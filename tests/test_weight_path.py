@@ -73,6 +73,10 @@ def test_wrong_paths_are_refused():
         bm.path(GAUSSIANS, steps=1, support=LINE, reg=0.1)
     with pytest.raises(OptionError, match="network is no option of path"):
         bm.path(GAUSSIANS, support=LINE, reg=0.1, network="cycle")
+    with pytest.raises(OptionError, match="leave out output"):
+        bm.path(GAUSSIANS, support=LINE, reg=0.1, output="like")
+    with pytest.raises(OptionError, match="points of a FreeSupport move"):
+        bm.path(GAUSSIANS, support=bm.FreeSupport(3), reg=0.1)
     with pytest.raises(TypeError):
         bm.path(GAUSSIANS, support=LINE, regularisation=0.1)
 

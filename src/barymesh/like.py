@@ -24,6 +24,8 @@ class ResultLike:
     ----------
     numpy : Result
         The same with arrays of NumPy.
+    points : array (n, d)
+        Those of ``support``, as the kind of arrays that came in.
     """
 
     def __init__(self, result: Result, example: Any) -> None:
@@ -34,8 +36,12 @@ class ResultLike:
             raise AttributeError(name)
         return self._converted(getattr(self.numpy, name))
 
+    @property
+    def points(self) -> Any:
+        return array_like(self.numpy.support.points, self._example)
+
     def __dir__(self) -> list[str]:
-        return ["numpy", *dir(self.numpy)]
+        return ["numpy", "points", *dir(self.numpy)]
 
     def __repr__(self) -> str:
         return repr(self.numpy)

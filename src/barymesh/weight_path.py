@@ -142,7 +142,14 @@ def path(
             raise OptionError(f"{name} is no option of path: it computes every step here, with weights of its own.")
     check_places(options, EXACT)
     asked = Options(measures, support, **options)
+    if asked.output != "numpy":
+        raise OptionError("The steps of a path have arrays of NumPy; leave out output.")
     problem = Problem.create(**asked.problem_arguments())
+    if problem.free is not None:
+        raise OptionError(
+            "A path needs one support for all steps, and the points of a FreeSupport move. Compute each step with "
+            "barymesh.barycenter(..., weights=..., start=result), from the result of the last one."
+        )
     count = whole_number("steps", steps, 2)
     ends = _ends(weights_from, weights_to, problem)
     shares = np.linspace(0.0, 1.0, count)[:, None]

@@ -71,6 +71,7 @@ if HAS_GALLERY:
         "filename_pattern": r"\.py$",
         "abort_on_example_error": True,
         "reset_modules": ("matplotlib",),
+        "image_scrapers": ("matplotlib", "gif_scraper.scrape_animations"),
         "remove_config_comments": True,
         "download_all_examples": False,
         "show_memory": False,

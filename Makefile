@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/python examples/nested_ellipses.py
 	$(BIN)/barymesh paper all --quick --output demo/paper
+	@echo "Look at demo/nested-ellipses.png too. Next, your own data: docs/tutorials/quickstart.md"
 
 test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder

@@ -17,15 +17,15 @@ than on the complete network by both metrics of the paper, fails if by neither, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from barymesh.viz.theme import shown_number
 from barymesh_a2dwb.study import (
     LABELS,
     MEASURES,
-    METHODS,
     OURS,
     RIVALS,
     TOPOLOGIES,
@@ -33,7 +33,7 @@ from barymesh_a2dwb.study import (
     Floats,
     Run,
     Study,
-    Sweep,
+    at_best_steps,
     last_of,
     methods_of,
 )
@@ -64,64 +64,10 @@ class Verdict:
     method: str = "a2dwb"
 
 
-@dataclass(frozen=True)
-class Ordering:
-    """The methods on a topology from the lowest to the highest last value of a measure; a run that diverged comes last,
-    with NaN. Values of the dual objective are relative to the optimum; below ``-gap`` they belong to infeasible
-    duals."""
-
-    experiment: str
-    topology: str
-    measure: str
-    methods: tuple[str, ...]
-    values: tuple[float, ...]
-    gap: float
-
-
-@dataclass(frozen=True)
-class StepAnswer:
-    """Whether A2DWB ends lower than a rival, for each step (a multiple of reg/lambda_max); None where both diverged.
-    ``best``: the same with the best step of each, which for the dual objective is the one that ends nearest to the
-    optimum."""
-
-    claim: str
-    topology: str
-    steps: tuple[float, ...]
-    holds: tuple[bool | None, ...]
-    best: bool | None
-    text: str
-
-
 def verdicts(study: Study) -> list[Verdict]:
     """All claims on all pairs of experiment and topology: first the paper's, then the others."""
     checks: tuple[Callable[[Experiment], Iterator[Verdict]], ...] = (_leads, _slowing, _truth, _infeasible, _ours)
     return [verdict for check in checks for experiment in study.experiments.values() for verdict in check(experiment)]
-
-
-def ordering(study: Study) -> list[Ordering]:
-    """The order of the methods at the end, for every topology of every experiment and every measure."""
-    found = []
-    for experiment in study.experiments.values():
-        for topology in TOPOLOGIES:
-            runs = _on(experiment, topology)
-            for measure in MEASURES if runs else ():
-                ends = sorted(((_end(run, measure), method) for method, run in runs.items()))
-                values = tuple(end if np.isfinite(end) else float("nan") for end, _ in ends)
-                methods = tuple(method for _, method in ends)
-                found.append(Ordering(experiment.name, topology, measure, methods, values, experiment.gap))
-    return found
-
-
-def step_answers(study: Study) -> list[StepAnswer]:
-    """How the claims depend on the step, judged by the last values."""
-    lines = {(sweep.topology, sweep.method): sweep for sweep in study.sweeps if sweep.parameter == "step"}
-    return [
-        _step_answer(measure, lines[topology, A2DWB], lines[topology, rival])
-        for measure in (*PAPERS_MEASURES, "tv")
-        for rival in RIVALS[1:]
-        for topology in TOPOLOGIES
-        if (topology, A2DWB) in lines and (topology, rival) in lines
-    ]
 
 
 # ---- summaries
@@ -145,43 +91,6 @@ def counts(found: Sequence[Verdict]) -> list[Count]:
     return [Count(c, by_paper, *(answers[c].count(kind) for kind in (True, None, False))) for c, by_paper in claims]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the runs of a method end with, over all pairs of experiment and topology.
-
-    Attributes
-    ----------
-    dual, feasibility, tv : tuple
-        The least and the largest last value of the runs that did not diverge; NaN if all did.
-    close, stopped, diverged : int
-        How many runs end within ``CLOSE`` of the true barycenter, were stopped by their nodes, and diverged.
-    """
-
-    method: str
-    runs: int
-    dual: tuple[float, float]
-    feasibility: tuple[float, float]
-    tv: tuple[float, float]
-    close: int
-    stopped: int
-    diverged: int
-
-
-def outcomes(study: Study) -> list[Outcome]:
-    """A summary of every method."""
-    found = []
-    for method in METHODS:
-        runs = [run for e in study.experiments.values() for (_, name), run in e.runs.items() if name == method]
-        if runs:
-            dual, feasibility, tv = (
-                _span(last_of(run, MEASURES[name][0]) for run in runs) for name in ("dual", "feasibility", "tv")
-            )
-            close = sum(last_of(run, "tv") <= CLOSE for run in runs)
-            stopped, diverged = (sum(run.status == kind for run in runs) for kind in ("converged", "diverged"))
-            found.append(Outcome(method, len(runs), dual, feasibility, tv, close, stopped, diverged))
-    return found
-
-
 def time_until_close(run: Run) -> float:
     """The virtual seconds until the total variation is at most ``CLOSE`` and stays there; NaN if never."""
     tv = run.history["tv"]
@@ -191,20 +100,45 @@ def time_until_close(run: Run) -> float:
     return float(run.history["time"][far[-1] + 1 if far.size else 0])
 
 
-def lowest_run(study: Study) -> Run | None:
-    """The run of A2DWB whose dual objective ends lowest, as a share of the distance from its start to the optimum."""
-    runs = [
-        run
-        for experiment in study.experiments.values()
-        for (_, method), run in experiment.runs.items()
-        if method == A2DWB and run.status != "diverged" and run.history["dual_error"][0] > 0
-    ]
-    return min(runs, key=lambda run: _end(run, "dual") / run.history["dual_error"][0], default=None)
+def in_short(study: Study) -> list[str]:
+    """The outcome in three sentences, each method with its best step; fewer where runs are missing."""
+    best = at_best_steps(study)
+    ends = {method: _last_tv(best, method) for method in (A2DWB, "dcwb", OURS)}
+    said = []
+    if all(ends.values()):
+        spans = [f"{LABELS[m].removesuffix(' (barymesh)')} at {_span(values)}" for m, values in ends.items()]
+        said.append(
+            f"On {len(ends[A2DWB])} pairs of data and network, each method with its best step, the distance to the "
+            f"true barycenter (total variation, from 0 to 1) ends for {spans[0]}, {spans[1]}, and {spans[2]}."
+        )
+    ahead = {
+        measure: [v.holds for v in verdicts(best) if v.claim == lead_claim(measure, "dcwb")]
+        for measure in (*PAPERS_MEASURES, "tv")
+    }
+    if all(ahead.values()):
+        dual, consensus, truth = (f"{answers.count(True)} of {len(answers)}" for answers in ahead.values())
+        said.append(
+            f"A2DWB is ahead of the synchronous DCWB on {dual} pairs by the paper's dual objective and on {consensus} "
+            f"by its consensus distance, and on {truth} by the distance to the true barycenter, which the paper does "
+            "not measure."
+        )
+    if study.bias:
+        rests = [f"{last_of(run, 'tv'):.2f} with {run.step_factor:g}" for run in study.bias]
+        said.append(
+            "A smaller step brings A2DWB closer to the barycenter but never there: left to run until it rests, it ends "
+            f"at a distance of {', '.join(rests)} times the step reg/λmax."
+        )
+    return said
 
 
-def _span(values: Iterable[float]) -> tuple[float, float]:
-    known = [value for value in values if np.isfinite(value)]
-    return (min(known), max(known)) if known else (float("nan"), float("nan"))
+def _last_tv(study: Study, method: str) -> list[float]:
+    runs = [run for e in study.experiments.values() for (_, name), run in e.runs.items() if name == method]
+    return [tv for run in runs if np.isfinite(tv := last_of(run, "tv"))]
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = (shown_number(end, 2) for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 # ---- who is ahead
@@ -237,6 +171,8 @@ def _lead(experiment: Experiment, measure: str, by_paper: bool) -> Iterator[Verd
                 f"After {setting.duration:g} s: {ends}. On average over time: {means}. {LABELS[A2DWB]} is the lower at "
                 f"{100 * share:.0f}% of the recorded times."
             )
+            steps = [f"{LABELS[m]} {runs[m].step_factor:g}" for m in values if runs[m].step_factor is not None]
+            text += f" Steps, as multiples of reg/lambda_max: {', '.join(steps)}." if steps else ""
             if measure == "dual":
                 text += "".join(_meaning(experiment, method, v) for method, v in values.items())
             holds = at_end if at_end == (share > 0.5) else None
@@ -342,27 +278,6 @@ def _ours(experiment: Experiment) -> Iterator[Verdict]:
             holds = bool(left <= AT_OPTIMUM and tv <= AT_OPTIMUM)
             claim = f"{LABELS[method]} ends at the optimum"
             yield Verdict(claim, experiment.name, topology, holds, text, False, method)
-
-
-# ---- steps
-
-
-def _step_answer(measure: str, line: Sweep, other: Sweep) -> StepAnswer:
-    ends = [getattr(sweep, measure) for sweep in (line, other)]
-    holds = tuple(_lower(*pair) for pair in zip(*(values.tolist() for values in ends), strict=True))
-    best = _lower(*(float(np.nanmin(np.abs(v))) if np.isfinite(v).any() else float("nan") for v in ends))
-    where = [f"{step:g}" for step, answer in zip(line.values, holds, strict=True) if answer]
-    text = f"At {len(where)} of {len(holds)} steps" + (f" ({', '.join(where)} times reg/lambda_max)." if where else ".")
-    if best is not None:
-        text += f" Each with its own best step: {'yes' if best else 'no'}."
-    return StepAnswer(lead_claim(measure, other.method), line.topology, tuple(line.values.tolist()), holds, best, text)
-
-
-def _lower(value: float, other: float) -> bool | None:
-    """Whether the value is lower than the other, where NaN is higher than everything."""
-    if np.isnan(value) and np.isnan(other):
-        return None
-    return bool(np.isnan(other) or value < other)
 
 
 # ---- runs and numbers

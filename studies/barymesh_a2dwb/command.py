@@ -28,7 +28,7 @@ def paper(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="60 nodes, 40 s, the Gaussians and the digit 3 in 8x8 pixels: a minute or two in all."
+            "--quick", help="20 nodes, the Gaussians and the digit 3 in 8x8 pixels: less than a minute in all."
         ),
     ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("out"),
@@ -98,7 +98,8 @@ def _paper(
     typer.echo(f"{runs} runs of {', '.join(one.title for one in study.experiments.values())}.")
     typer.echo(f"Done in {in_words(time.monotonic() - began)}. How often each claim holds:\n")
     typer.echo(summary(found))
-    typer.echo(f"\nReport:  {report}\nFigures: {folder / FIGURES} ({len(figures)} files)\nData:    {folder / 'data'}")
+    typer.echo(f"\nFigures: {folder / FIGURES} ({len(figures)} files)\nData:    {folder / 'data'}")
+    typer.echo(f"\nOpen {report} in a browser.")
     return 0
 
 

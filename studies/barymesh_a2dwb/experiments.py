@@ -9,8 +9,13 @@ The paper states neither ``reg`` nor the step nor M. They are chosen once, by ru
   the dual. Sinkhorn has no step.
 - M, the fresh samples a gradient is estimated from, is 10: few enough to be cheap.
 
-The sweeps show how the outcome depends on these. Everything else is the paper's: delays, schedule, 500 nodes, 200
-virtual seconds. The paper does not state p of the Erdos-Renyi network; it is 2 log(m) / m.
+The sweeps show how the outcome depends on these. The step is varied in every experiment, so that each method can also
+be shown with its best step: the one with which it ends closest to the true barycenter. Everything else is the paper's:
+delays, schedule, 500 nodes, 200 virtual seconds. The paper does not state p of the Erdos-Renyi network; it is
+2 log(m) / m.
+
+A2DWB's bias is shown apart, on a network so small that it can run until it rests: exact gradients, and a time that
+grows as the root of 1/step, as that of an accelerated method does.
 """
 
 from __future__ import annotations
@@ -31,6 +36,10 @@ MEANS, DEVIATIONS, SUPPORT = (-4.0, 4.0), (0.1, 0.6), (-5.0, 5.0, 100)
 REG_GAUSSIANS, REG_MNIST, REG_SMALL_DIGITS = 0.1, 0.004, 0.02
 # a sweep shows how its runs end; this many records find out in time whether they diverge
 SWEEP_RECORDS = 10
+# the runs that show A2DWB's bias: their steps, and the numbers of nodes and of records
+BIAS, BIAS_STEPS, BIAS_NODES, BIAS_RECORDS = "bias", (16.0, 4.0, 1.0, 0.25), 20, 100
+# as many samples stand for the exact gradient
+EXACT = 0
 # the field of a Job that a sweep's parameter stands for
 VARIED = {"reg": "reg", "step": "step_factor", "M": "samples"}
 
@@ -45,7 +54,8 @@ class Which(StrEnum):
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a method on a topology with these choices, recorded every ``record_every`` virtual seconds."""
+    """One run: a method on a topology with these choices, recorded every ``record_every`` virtual seconds. ``samples``
+    may be ``EXACT``."""
 
     experiment: str
     topology: str
@@ -54,6 +64,7 @@ class Job:
     step_factor: float
     samples: int
     record_every: float
+    duration: float
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,9 @@ class Variation:
 
 @dataclass(frozen=True)
 class StudySize:
-    """The size of a study. ``times``: the virtual seconds at which the nodes' average estimate is kept."""
+    """The size of a study. ``times``: the virtual seconds at which the nodes' average estimate is kept.
+    ``image_steps``: the steps tried on images; those tried on the Gaussians are among the variations.
+    ``bias_seconds``: the time that A2DWB has to come to rest with the step 1."""
 
     nodes: int
     duration: float
@@ -77,6 +90,8 @@ class StudySize:
     record_gaussians: float
     record_images: float
     variations: tuple[Variation, ...]
+    image_steps: tuple[float, ...]
+    bias_seconds: float
 
 
 def _variations(steps: tuple[float, ...], regs: tuple[float, ...], samples: tuple[float, ...]) -> tuple[Variation, ...]:
@@ -89,11 +104,11 @@ def _variations(steps: tuple[float, ...], regs: tuple[float, ...], samples: tupl
 
 PAPER = StudySize(
     500, 200.0, (10.0, 50.0, 200.0), (2, 3, 5, 7), 1.0, 2.0,
-    _variations((0.25, 1.0, 4.0, 16.0, 64.0), (0.02, 0.05, 0.1, 0.5), (1, 10, 100)),
+    _variations((0.25, 1.0, 4.0, 16.0, 64.0), (0.02, 0.05, 0.1, 0.5), (1, 10, 100)), (0.25, 1.0, 4.0), 800.0,
 )  # fmt: skip
 QUICK = StudySize(
-    60, 40.0, (10.0, 20.0, 40.0), (3,), 0.5, 0.5,
-    _variations((0.25, 1.0, 16.0), (0.05, 0.1), (1, 10)),
+    20, 200.0, (10.0, 50.0, 200.0), (3,), 2.0, 2.0,
+    _variations((0.25, 1.0, 16.0, 64.0), (0.05, 0.1), (1, 10)), (0.25, 1.0), 800.0,
 )  # fmt: skip
 
 
@@ -112,7 +127,8 @@ class ExperimentPlan:
     def job(self, topology: str, method: str) -> Job:
         """The run with the choices of the setting."""
         chosen = self.setting
-        return Job(self.name, topology, method, chosen.reg, chosen.step_factor, chosen.samples, chosen.record_every)
+        choices = (chosen.reg, chosen.step_factor, chosen.samples, chosen.record_every, chosen.duration)
+        return Job(self.name, topology, method, *choices)
 
     def jobs(self) -> list[Job]:
         """Every method on every topology."""
@@ -121,11 +137,18 @@ class ExperimentPlan:
 
 @dataclass(frozen=True, eq=False)
 class StudyPlan:
-    """A study to run. The ``variations`` are those of the Gaussian experiment."""
+    """A study to run. The ``variations`` are those of the Gaussian experiment; ``steps`` are those tried, by
+    experiment; ``bias`` is the problem on which A2DWB's bias is shown."""
 
     cases: dict[str, ExperimentPlan]
     variations: tuple[Variation, ...]
+    steps: dict[str, Variation]
+    bias: ExperimentPlan | None
     quick: bool
+
+    def case(self, name: str) -> ExperimentPlan:
+        """The experiment of this name, or the problem of the bias."""
+        return self.bias if self.bias is not None and name == BIAS else self.cases[name]
 
     def jobs(self) -> list[Job]:
         """Every run once: the values of a sweep include that of the setting, whose run belongs to the experiment."""
@@ -137,7 +160,30 @@ class StudyPlan:
             for method in variation.methods
             for job in self.varied(variation, topology, method)
         ]
-        return list(dict.fromkeys(main + swept))
+        tried = [job for jobs in self.trials().values() for job in jobs]
+        return list(dict.fromkeys([*main, *swept, *tried, *self.bias_jobs()]))
+
+    def trials(self) -> dict[tuple[str, str, str], list[Job]]:
+        """The runs from which the best step is chosen, by experiment, topology and method."""
+        return {
+            (name, topology, method): [
+                replace(self.cases[name].job(topology, method), step_factor=step) for step in tried.values
+            ]
+            for name, tried in self.steps.items()
+            for topology in tried.topologies
+            for method in tried.methods
+        }
+
+    def bias_jobs(self) -> list[Job]:
+        """The runs that show A2DWB's bias."""
+        if self.bias is None:
+            return []
+        usual = self.bias.job("erdos_renyi", RIVALS[0])
+        seconds = {step: self.bias.setting.duration / step**0.5 for step in BIAS_STEPS}
+        return [
+            replace(usual, step_factor=step, duration=time, record_every=time / BIAS_RECORDS)
+            for step, time in seconds.items()
+        ]
 
     def varied(self, variation: Variation, topology: str, method: str) -> list[Job]:
         """The runs of one line of a sweep, one for each value."""
@@ -146,6 +192,8 @@ class StudyPlan:
         field = VARIED[variation.parameter]
         kind = type(getattr(usual, field))
         jobs = [replace(usual, **{field: kind(value)}) for value in variation.values]
+        if variation.parameter == "step":
+            return jobs
         rarely = case.setting.duration / SWEEP_RECORDS
         return [job if job == usual else replace(job, record_every=rarely) for job in jobs]
 
@@ -155,15 +203,16 @@ class StudyPlan:
 
     def file(self, job: Job) -> str:
         """The file of a run, relative to the folder of the data and without a suffix."""
-        if job == self.cases[job.experiment].job(job.topology, job.method):
-            return f"{job.experiment}/{job.topology}-{job.method}"
-        return f"sweeps/{job.topology}-{job.method}-reg{job.reg:g}-step{job.step_factor:g}-M{job.samples}"
+        name = f"{job.experiment}/{job.topology}-{job.method}"
+        if job == self.case(job.experiment).job(job.topology, job.method):
+            return name
+        return f"sweeps/{name}-reg{job.reg:g}-step{job.step_factor:g}-M{job.samples}"
 
     def reference_file(self, experiment: str, reg: float) -> str:
         """The file of a true barycenter, likewise."""
-        if reg == self.cases[experiment].setting.reg:
+        if reg == self.case(experiment).setting.reg:
             return f"{experiment}/reference"
-        return f"sweeps/reference-reg{reg:g}"
+        return f"sweeps/{experiment}/reference-reg{reg:g}"
 
 
 def plan_study(
@@ -184,8 +233,19 @@ def plan_study(
     if which != Which.GAUSSIAN:
         small = quick and mnist is None
         cases += [_digit(scale, digit, seed, None if small else mnist or "auto") for digit in scale.digits]
-    variations = scale.variations if sweeps and which != Which.MNIST else ()
-    return StudyPlan({case.name: case for case in cases}, variations, quick)
+    named = {case.name: case for case in cases}
+    if not sweeps:
+        return StudyPlan(named, (), {}, None, quick)
+    variations = scale.variations if "gaussian" in named else ()
+    on_images = Variation("step", scale.image_steps, TOPOLOGIES, RIVALS)
+    on_gaussians = next((one for one in variations if one.parameter == "step"), on_images)
+    steps = {name: on_gaussians if name == "gaussian" else on_images for name in named}
+    return StudyPlan(named, variations, steps, _bias(scale, seed) if "gaussian" in named else None, quick)
+
+
+def _bias(scale: StudySize, seed: int) -> ExperimentPlan:
+    case = _gaussians(replace(scale, nodes=BIAS_NODES, duration=scale.bias_seconds, times=()), seed)
+    return replace(case, name=BIAS, title="A2DWB's bias", setting=replace(case.setting, samples=EXACT))
 
 
 def _gaussians(scale: StudySize, seed: int) -> ExperimentPlan:

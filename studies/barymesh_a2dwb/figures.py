@@ -18,11 +18,12 @@ import numpy as np
 
 from barymesh.extras import needs
 from barymesh.io.atomic import replacing
-from barymesh.viz.theme import NOTHING, Panel, curve_scale, log_values, shown_number
+from barymesh.viz.theme import NOTHING, Panel, apart, curve_scale, log_values, shown_number
 from barymesh_a2dwb.panels import (
     PANELS,
     PARAMETERS,
     SELECTION,
+    SHORT,
     STYLES,
     SWEPT_PANELS,
     Line,
@@ -187,6 +188,9 @@ def _grid(rows: list[PanelRow], panels: Sequence[Panel], dots: Dots | None = Non
                 marks |= _draw(axes, panel, line, low, dots)
             axes.grid(True)
         column[0].set_title(panel.title, pad=5)
+    if not dots:
+        for row, axes in zip(rows, grid[:, -1], strict=True):
+            _name(axes, row, panels[-1])
     for row, axes in zip(rows, grid[:, 0], strict=True):
         axes.set_ylabel(row.label, fontweight="bold", labelpad=5)
     return figure, grid[0, 0], marks
@@ -233,6 +237,18 @@ def _draw(axes: Axes, panel: Panel, line: Line, lowest: float, dots: Dots | None
     for kind, x, height in marks:
         axes.plot(x, height, MARKS[kind][0], color=look.colour, markersize=3.6, clip_on=False, zorder=4)
     return {kind for kind, _, _ in marks}
+
+
+def _name(axes: Axes, row: PanelRow, panel: Panel) -> None:
+    """The methods' names beside the ends of their curves on a logarithmic axis."""
+    low, high = np.log10(axes.get_ylim())
+    named = [line for line in row.lines if line.y[panel.column].size]
+    ends = np.array([max(float(line.y[panel.column][-1]), 10.0**low) for line in named])
+    for line, height in zip(named, apart(np.clip((np.log10(ends) - low) / (high - low), 0, 1), 0.13), strict=True):
+        axes.text(
+            1.02, height, SHORT[line.method], color=STYLES[line.method].colour, va="center", fontsize=SMALL,
+            transform=axes.transAxes,
+        )  # fmt: skip
 
 
 def _space_out(axes: Axes, values: Floats) -> None:

@@ -33,7 +33,7 @@ def fingerprints(plan: StudyPlan) -> dict[str, str]:
     """The fingerprint of every run and reference of a study, by file name."""
     program = program_digest()
     found: dict[str, str] = {}
-    for case in plan.cases.values():
+    for case in (*plan.cases.values(), *([] if plan.bias is None else [plan.bias])):
         common = {"format": FORMAT, "program": program, "measures": _measures(case), "times": case.times}
         shared = common | asdict(case.setting)
         for experiment, reg in plan.references():

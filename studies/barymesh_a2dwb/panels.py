@@ -47,15 +47,18 @@ class Style:
     width: float = 1.3
 
 
-# the colours of Okabe and Ito that have enough contrast on white and on black; the last is the page's text colour
+# the colours of Okabe and Ito that have enough contrast on white and on black, and the page's text colour; of two
+# methods whose curves often coincide, the first is broad and solid, and the second thin and broken on top of it
 INK = "#000000"
 STYLES = {
-    "a2dwb": Style("#D55E00", "-"),
-    "a2dwb_naive": Style("#CC79A7", "--"),
+    "a2dwb": Style("#D55E00", "-", 2.4),
+    "a2dwb_naive": Style(INK, "--", 1.1),
     "dcwb": Style("#0072B2", "-."),
-    "sinkhorn": Style("#009E73", "-", 1.8),
-    "sinkhorn_sampled": Style(INK, ":"),
+    "sinkhorn": Style("#009E73", "-", 2.4),
+    "sinkhorn_sampled": Style("#CC79A7", ":", 1.6),
 }
+# the names beside the curves
+SHORT = LABELS | {"sinkhorn": "Sinkhorn", "sinkhorn_sampled": "sampled"}
 
 PANELS = (
     Panel("dual_objective", "dual objective"),

@@ -25,7 +25,7 @@ dress(page.dataset.theme);
 // ---- figures, drawn when they are about to be seen
 function hide(one, names) {
   for (const model of one.all_models ?? one._all_models.values())
-    if (model.type == "GlyphRenderer" && model.name) model.visible = !names.has(model.name);
+    if (["GlyphRenderer", "Label"].includes(model.type) && model.name) model.visible = !names.has(model.name);
 }
 const fingers = matchMedia("(pointer: coarse)").matches;
 async function draw(row) {
@@ -82,9 +82,3 @@ for (const tabs of document.querySelectorAll("[data-tabs]")) {
   });
   choose(heads[0], false);
 }
-for (const every of document.querySelectorAll("[data-open]")) every.addEventListener("click", () => {
-  const details = [...document.getElementById(every.dataset.open).querySelectorAll("details")];
-  const open = details.some(one => !one.open);
-  for (const one of details) one.open = open;
-  every.textContent = open ? "Hide all numbers" : "Show all numbers";
-});

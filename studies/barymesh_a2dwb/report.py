@@ -21,12 +21,12 @@ from barymesh.viz.bokeh_plots import PAINT, Curve, Dash, Frame, Marker, curves_f
 from barymesh.viz.page import EARLY, STYLE
 from barymesh.viz.theme import Panel, curve_scale, shown_number
 from barymesh_a2dwb import panels
-from barymesh_a2dwb.claims import Verdict, lowest_run
+from barymesh_a2dwb.claims import Verdict, in_short
 from barymesh_a2dwb.experiments import PAPER
 from barymesh_a2dwb.panels import PANELS, SWEPT_PANELS, PanelRow
 from barymesh_a2dwb.storage import DATA
-from barymesh_a2dwb.study import LABELS, Experiment, Floats, Study, Sweep, last_of, methods_of, topologies_of
-from barymesh_a2dwb.tables import step_table, sweep_table, tables
+from barymesh_a2dwb.study import LABELS, Experiment, Floats, Study, Sweep, at_best_steps, methods_of, topologies_of
+from barymesh_a2dwb.tables import sweep_table, tables
 
 with needs("report"):
     from bokeh.models import Range1d
@@ -44,16 +44,16 @@ ANSWERS = {True: ("yes", "✓ holds"), False: ("no", "✗ fails"), None: ("open"
 FINDINGS = {True: ("plainly", "yes"), False: ("faint", "no"), None: ("open", "? undecided")}
 SECTIONS = {
     "short": "In short",
-    "run": "What was run",
-    "reproduces": "What reproduces",
-    "metrics": "What the paper's metrics cannot show",
+    "claims": "The paper's claims",
+    "bias": "Why A2DWB misses the barycenter",
     "ours": "barymesh's own method",
-    "order": "Last values",
     "experiments": "The experiments",
     "sensitivity": "Sensitivity",
-    "errata": "Errata",
-    "again": "Run it again, and the data",
+    "run": "What was run",
+    "again": "Errata, data, and how to run it again",
 }
+# the network of the opening chart, if there is a choice
+USUAL = "erdos_renyi"
 
 
 def write_report(study: Study, verdicts: Sequence[Verdict], path: Path) -> Path:
@@ -62,7 +62,8 @@ def write_report(study: Study, verdicts: Sequence[Verdict], path: Path) -> Path:
     environment.filters["number"] = shown_number
     plots = Plots()
     content = tables(study, verdicts) | _figures(study, plots)
-    empty = {"order": not content["orders"], "experiments": not content["pages"], "sensitivity": not content["sweeps"]}
+    content["sentences"] = in_short(study)
+    empty = {"experiments": not content["pages"], "sensitivity": not content["sweeps"]}
     page = environment.from_string(_text("report.html")).render(
         content,
         title="A2DWB, reproduced" + (" (quick study)" if study.quick else ""),
@@ -117,10 +118,10 @@ class Plots:
         return {"label": label, "id": f"plots-{number}", "panels": list(zip(elements, figures, strict=True))}
 
     def over_time(
-        self, rows: Sequence[PanelRow], duration: float, group: str, columns: Sequence[Panel] = PANELS
+        self, rows: Sequence[PanelRow], duration: float, group: str, columns: Sequence[Panel] = PANELS, **look: Any
     ) -> dict[str, Any]:
         """Histories: one row a network, one column a measure."""
-        return self._curves(rows, "virtual time (s)", group, columns, lambda: Range1d(0, duration), unit="s")
+        return self._curves(rows, "virtual time (s)", group, columns, lambda: Range1d(0, duration), unit="s", **look)
 
     def over_values(self, sweeps: Sequence[Sweep], x_label: str, group: str) -> dict[str, Any]:
         """Sweeps: one row a network, one column a measure."""
@@ -139,24 +140,26 @@ class Plots:
             figures, axis = {}, x_range()
             for panel in columns:
                 frame = _frame(panel, row, rows, x_label, **look)
-                figure = curves_figure(_panel_curves(row, panel), frame, axis)
+                # the names are at the right end of a row
+                figure = curves_figure(_panel_curves(row, panel, panel is columns[-1]), frame, axis)
                 figures[f"{panel.title}, by {x_label}, {row.label}"] = figure
             drawn.append(self.row(row.label, figures))
         return {"group": group, "methods": panels.methods_in(rows), "rows": drawn}
 
 
-def _curve(method: str, x: Floats, y: Floats, mark: Marker | None = None) -> Curve:
+def _curve(method: str, x: Floats, y: Floats, mark: Marker | None = None, label: str = "") -> Curve:
     look = panels.STYLES[method]
-    return Curve(LABELS[method], x, y, look.colour, DASHES[look.dash], THICKER * look.width, mark)
+    return Curve(LABELS[method], x, y, look.colour, DASHES[look.dash], THICKER * look.width, mark, label)
 
 
-def _panel_curves(row: PanelRow, panel: Panel) -> list[Curve]:
+def _panel_curves(row: PanelRow, panel: Panel, named: bool) -> list[Curve]:
     curves = []
     for line in row.lines:
         y = line.y[panel.column]
         # zero has no place on a logarithmic axis
         shown = y if panel.floor is None else np.where(y > 0, y, np.nan)
-        curves.append(_curve(line.method, line.x, shown, MARKS.get(line.status)))
+        name = panels.SHORT[line.method] if named else ""
+        curves.append(_curve(line.method, line.x, shown, MARKS.get(line.status), name))
     return curves
 
 
@@ -174,7 +177,7 @@ def _frame(panel: Panel, row: PanelRow, rows: Sequence[PanelRow], x_label: str, 
 
 def _figures(study: Study, plots: Plots) -> dict[str, Any]:
     """The figures of all sections, by their names in the template."""
-    lowest, pages, sweeps = _lowest(study, plots), [], []
+    opening, bias, pages, sweeps = _opening(study, plots), _bias(study, plots), [], []
     selection = panels.paper_rows(study)
     for experiment in study.experiments.values():
         if selection and experiment is selection[0][0]:
@@ -186,27 +189,45 @@ def _figures(study: Study, plots: Plots) -> dict[str, Any]:
             sweeps.append(
                 {
                     "title": x_label.split(",")[0],
-                    "tables": [sweep_table(study, some), *([step_table(study)] if parameter == "step" else [])],
+                    "table": sweep_table(study, some),
                     "plots": plots.over_values(some, x_label, f"sweep-{parameter}"),
                     "files": [panels.sensitivity_name(parameter)],
                 }
             )
-    return {"lowest": lowest, "pages": pages, "sweeps": sweeps}
+    return {"opening": opening, "drift": bias, "pages": pages, "sweeps": sweeps}
 
 
-def _lowest(study: Study, plots: Plots) -> dict[str, Any] | None:
-    """The run of A2DWB that shows best what a low dual objective is worth."""
-    run = lowest_run(study)
-    if run is None:
+def _opening(study: Study, plots: Plots) -> dict[str, Any] | None:
+    """The distance to the truth over time, each method with its best step."""
+    experiments = list((at_best_steps(study).experiments or study.experiments).values())
+    if not experiments or not experiments[0].runs:
         return None
-    experiment = study.experiments[run.experiment]
-    row = panels.history_row(experiment, run.topology, LABELS[run.topology])
+    experiment, topologies = experiments[0], topologies_of(experiments[0])
+    topology = USUAL if USUAL in topologies else topologies[0]
+    row = panels.history_row(experiment, topology, "")
+    steps = [f"{LABELS[run.method]} {run.step_factor:g}" for (t, _), run in experiment.best.items() if t == topology]
     return {
-        "where": f"{experiment.title}, {LABELS[run.topology]}",
-        "dual": last_of(run, "dual_error"),
-        "tv": last_of(run, "tv"),
-        "plots": plots.over_time([row], experiment.setting.duration, "lowest", (PANELS[0], PANELS[-1])),
+        "where": f"{experiment.title}, {LABELS[topology]} network of {experiment.setting.nodes} nodes",
+        "steps": ", ".join(steps),
+        "plots": plots.over_time([row], experiment.setting.duration, "short", PANELS[-1:], height=330, room=0.2),
     }
+
+
+def _bias(study: Study, plots: Plots) -> dict[str, Any] | None:
+    """A2DWB left to run until it rests: the smaller the step, the closer to the truth, and never there."""
+    if not study.bias:
+        return None
+    colour = panels.STYLES[study.bias[0].method].colour
+    curves = []
+    for run, dash in zip(study.bias, DASHES.values(), strict=True):
+        time, tv = run.history["time"][1:], run.history["tv"][1:]
+        name = f"step {run.step_factor:g}"
+        curves.append(Curve(name, time, tv, colour, dash, 2.2, label=f"{name}: {tv[-1]:.2f}"))
+    first, last = (float(pick([pick(curve.x) for curve in curves])) for pick in (np.min, np.max))
+    frame = Frame("TV to true barycenter", "virtual time (s)", (0.0, 1.0), log_x=True, unit="s", height=300, room=0.2)
+    figure = curves_figure(curves, frame, Range1d(first, last))
+    label = "A2DWB's distance to the true barycenter over time, for four steps"
+    return {"group": "bias", "methods": [], "rows": [plots.row("", {label: figure})]}
 
 
 def _selection(pairs: Sequence[tuple[Experiment, str]], plots: Plots) -> dict[str, Any]:

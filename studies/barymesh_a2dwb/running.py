@@ -37,7 +37,7 @@ from barymesh_a2dwb.storage import (
     write_study,
     write_timing,
 )
-from barymesh_a2dwb.study import LABELS, MEASURES, OURS_SAMPLED, RIVALS, Run, Study, Sweep, last_of
+from barymesh_a2dwb.study import LABELS, MEASURES, OURS_SAMPLED, RIVALS, Run, Study, Sweep, best_of, last_of
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
@@ -68,12 +68,12 @@ def run_study(plan: StudyPlan, folder: str | Path, *, workers: int | None = None
     # the longest first, so that none is left alone at the end
     jobs = sorted(
         (job for job in plan.jobs() if job not in runs),
-        key=lambda job: -expected_seconds(plan.cases[job.experiment], job),
+        key=lambda job: -expected_seconds(plan.case(job.experiment), job),
     )
     hands = min(workers or cores(), max(1, len(missing) + len(jobs)))
     with _pool(hands) as pool, _following(plan, missing, jobs, hands, progress) as finished:
         tasks: dict[Any, Task] = {
-            key: partial(find_reference, plan.cases[key[0]], key[1], _asked_to_stop) for key in missing
+            key: partial(find_reference, plan.case(key[0]), key[1], _asked_to_stop) for key in missing
         }
         for key, found in _carried_out(tasks, pool):
             file = plan.reference_file(*key)
@@ -82,7 +82,7 @@ def run_study(plan: StudyPlan, folder: str | Path, *, workers: int | None = None
             write_timing(folder, seconds)
             finished(key, found.seconds)
         tasks = {
-            job: partial(run_job, plan.cases[job.experiment], job, references[job.experiment, job.reg], _asked_to_stop)
+            job: partial(run_job, plan.case(job.experiment), job, references[job.experiment, job.reg], _asked_to_stop)
             for job in jobs
         }
         for job, run in _carried_out(tasks, pool):
@@ -91,7 +91,8 @@ def run_study(plan: StudyPlan, folder: str | Path, *, workers: int | None = None
             runs[job], seconds[file] = run, run.seconds
             write_timing(folder, seconds)
             finished(job, run.seconds)
-    write_study(folder, plan, fingerprints, _sweeps(plan, runs))
+    best = (next(j for j in jobs if runs[j] is best_of(runs[k] for k in jobs)) for jobs in plan.trials().values())
+    write_study(folder, plan, fingerprints, _sweeps(plan, runs), best)
     return load_study(folder)
 
 
@@ -248,9 +249,9 @@ def expected_seconds(case: ExperimentPlan, what: Job | tuple[str, float]) -> flo
     size, setting = case.problem.support.size, case.setting
     if not isinstance(what, Job):
         return 1.0 + 5e-6 * setting.nodes * size
-    records = 1e-5 * setting.nodes * setting.duration / what.record_every
+    records = 1e-5 * setting.nodes * what.duration / what.record_every
     # the synchronous method makes one round in the second that its slowest message takes
-    activations = setting.nodes * setting.duration * (1 if what.method == "dcwb" else 5)
+    activations = setting.nodes * what.duration * (1 if what.method == "dcwb" else 5)
     if what.method not in RIVALS:
         return 0.1 + activations * (4e-5 if what.method == OURS_SAMPLED else 2e-5) + records
     received = 1e-10 * setting.nodes if what.topology == "complete" and what.method != "dcwb" else 0.0
@@ -264,7 +265,7 @@ def _following(
     """A function to call with each finished run and its seconds. It draws a progress bar with the time left."""
     every: list[Any] = [*references, *jobs]
     names = {what: _kind(what)[0] for what in every}
-    waiting = {what: expected_seconds(plan.cases[name], what) for what, name in names.items()}
+    waiting = {what: expected_seconds(plan.case(name), what) for what, name in names.items()}
     forecast = Forecast(waiting, workers)
     if not show:
         yield forecast.finished
@@ -301,8 +302,8 @@ def _following(
 
 def _described(plan: StudyPlan, what: Job | tuple[str, float]) -> str:
     if isinstance(what, Job):
-        return f"{plan.cases[what.experiment].title}, {LABELS[what.topology]}, {LABELS[what.method]}"
-    return f"{plan.cases[what[0]].title}, true barycenter"
+        return f"{plan.case(what.experiment).title}, {LABELS[what.topology]}, {LABELS[what.method]}"
+    return f"{plan.case(what[0]).title}, true barycenter"
 
 
 def in_words(seconds: float) -> str:

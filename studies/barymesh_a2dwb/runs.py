@@ -71,9 +71,9 @@ def run_job(case: ExperimentPlan, job: Job, known: Certified, stop: Stop | None 
     options = RunOptions(
         method=OURS if job.method == OURS_SAMPLED else job.method,
         step=step,
-        batch=None if job.method == OURS else job.samples,
+        batch=None if job.method == OURS else job.samples or "exact",
         record_every=job.record_every,
-        duration=case.setting.duration,
+        duration=job.duration,
     )
     recorder = Recorder(problem, network, reference=Reference(known.weights, known.optimum), virtual=True)
     simulation = build_simulation(problem, network, options, recorder)
@@ -81,7 +81,7 @@ def run_job(case: ExperimentPlan, job: Job, known: Certified, stop: Stop | None 
     status = "finished"
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            for moment in sorted({*case.times, case.setting.duration}):
+            for moment in sorted({*case.times, job.duration}):
                 ending = simulation.run(moment, stop)
                 if ending in (Status.INTERRUPTED, Status.STOPPED):
                     raise KeyboardInterrupt
@@ -91,7 +91,8 @@ def run_job(case: ExperimentPlan, job: Job, known: Certified, stop: Stop | None 
     except NumericalError:
         status = "diverged"
     seconds = time.perf_counter() - began
-    return Run(job.experiment, job.topology, job.method, step, recorder.history, means, seconds, status)
+    factor = None if step is None else job.step_factor
+    return Run(job.experiment, job.topology, job.method, step, recorder.history, means, seconds, status, factor)
 
 
 def _problem(case: ExperimentPlan, reg: float) -> Problem:

@@ -3,7 +3,8 @@
     data/study.json                          the settings, and the fingerprints of the runs
     data/<experiment>/reference.npz          the true barycenter, the certified optimum, the support
     data/<experiment>/<topology>-<method>    .csv: the history; .npz: all of the run
-    data/sweeps/...                          the further runs of the sweeps, in the same form
+    data/sweeps/<experiment>/...             the further runs of the sweeps, in the same form
+    data/sweeps/bias/...                     the runs that show A2DWB's bias
     data/sweeps.csv                          the values that they end with
     timing.json                              the seconds that each took
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,14 @@ from barymesh.history import History
 from barymesh.io.atomic import replacing, write_csv, write_text
 from barymesh.support.grid import Grid
 from barymesh.support.points import Support
-from barymesh_a2dwb.experiments import StudyPlan
+from barymesh_a2dwb.experiments import BIAS, Job, StudyPlan
 from barymesh_a2dwb.runs import Certified
 from barymesh_a2dwb.study import MEASURES, Experiment, Run, Setting, Study, Sweep
 
 DATA, TIMING = "data", "timing.json"
 MANIFEST, SWEEPS = "study.json", "sweeps.csv"
 # raise it when the content of the files changes: it is part of every fingerprint
-FORMAT = 2
+FORMAT = 3
 
 
 # ---- one run, one reference
@@ -46,6 +47,7 @@ def write_run(target: Path, fingerprint: str, run: Run) -> None:
     run.history.to_csv(_with(target, ".csv"))
     arrays: dict[str, NDArray[Any]] = {
         "step": np.array(np.nan if run.step is None else run.step),
+        "step_factor": np.array(np.nan if run.step_factor is None else run.step_factor),
         "status": np.array(run.status),
         "times": np.array(list(run.means)),
         "means": np.array(list(run.means.values())),
@@ -57,7 +59,7 @@ def write_run(target: Path, fingerprint: str, run: Run) -> None:
 def read_run(target: Path, fingerprint: str, experiment: str, topology: str, method: str) -> Run:
     """Read what ``write_run`` wrote. FileError if it is missing, damaged, or has another fingerprint."""
     arrays = _read_arrays(_with(target, ".npz"), fingerprint)
-    step = float(arrays["step"])
+    step, factor = (float(arrays[name]) for name in ("step", "step_factor"))
     columns = {name.removeprefix("history_"): a for name, a in arrays.items() if name.startswith("history_")}
     return Run(
         experiment=experiment,
@@ -68,6 +70,7 @@ def read_run(target: Path, fingerprint: str, experiment: str, topology: str, met
         means=dict(zip(arrays["times"].tolist(), arrays["means"], strict=True)),
         seconds=float("nan"),
         status=str(arrays["status"]),
+        step_factor=None if np.isnan(factor) else factor,
     )
 
 
@@ -114,17 +117,24 @@ def _read_arrays(path: Path, fingerprint: str) -> dict[str, NDArray[Any]]:
 # ---- the whole study
 
 
-def write_study(folder: Path, plan: StudyPlan, fingerprints: Mapping[str, str], sweeps: Iterable[Sweep]) -> None:
-    """Write the table of the sweeps, and the manifest: titles, settings, and the fingerprint of every file."""
+def write_study(
+    folder: Path, plan: StudyPlan, fingerprints: Mapping[str, str], sweeps: Iterable[Sweep], best: Iterable[Job]
+) -> None:
+    """Write the table of the sweeps, and the manifest: titles, settings, and the fingerprint of every file. ``best``:
+    the runs with the best steps."""
+
+    def entry(job: Job) -> dict[str, str]:
+        file = plan.file(job)
+        return {"topology": job.topology, "method": job.method, "file": file, "fingerprint": fingerprints[file]}
+
+    chosen = list(best)
     experiments = {
         name: {
             "title": case.title,
             "setting": asdict(case.setting),
             "reference": fingerprints[plan.reference_file(name, case.setting.reg)],
-            "runs": [
-                {"topology": job.topology, "method": job.method, "fingerprint": fingerprints[plan.file(job)]}
-                for job in case.jobs()
-            ],
+            "runs": [entry(job) for job in case.jobs()],
+            "best": [entry(job) for job in chosen if job.experiment == name],
         }
         for name, case in plan.cases.items()
     }
@@ -134,7 +144,8 @@ def write_study(folder: Path, plan: StudyPlan, fingerprints: Mapping[str, str], 
         for numbers in zip(*(getattr(sweep, name).tolist() for name in ("values", *MEASURES)), strict=True)
     )
     write_csv(folder / DATA / SWEEPS, ("parameter", "topology", "method", "value", *MEASURES), rows)
-    about = {"format": FORMAT, "quick": plan.quick, "experiments": experiments}
+    bias = [entry(job) for job in plan.bias_jobs()]
+    about = {"format": FORMAT, "quick": plan.quick, "experiments": experiments, "bias": bias}
     write_text(folder / DATA / MANIFEST, json.dumps(about, indent=1) + "\n")
 
 
@@ -150,7 +161,8 @@ def load_study(folder: str | Path) -> Study:
             )
         seconds = read_timing(Path(folder))
         experiments = {name: _experiment(data, name, one, seconds) for name, one in about["experiments"].items()}
-        return Study(experiments, _read_sweeps(data / SWEEPS), about["quick"])
+        bias = list(_runs(data, BIAS, about["bias"], seconds))
+        return Study(experiments, _read_sweeps(data / SWEEPS), about["quick"], bias)
     except FileNotFoundError as error:
         raise FileError(
             f"There is no complete study in {folder}: {error.filename} is missing. Make one with 'barymesh paper all "
@@ -162,14 +174,19 @@ def load_study(folder: str | Path) -> Study:
 
 def _experiment(data: Path, name: str, about: dict[str, Any], seconds: Mapping[str, float]) -> Experiment:
     found = read_reference(data / name / "reference", about["reference"])
-    runs = {}
-    for one in about["runs"]:
-        topology, method = one["topology"], one["method"]
-        file = f"{name}/{topology}-{method}"
-        run = read_run(data / file, one["fingerprint"], name, topology, method)
-        runs[topology, method] = replace(run, seconds=seconds.get(file, float("nan")))
+    runs, best = (
+        {(run.topology, run.method): run for run in _runs(data, name, about[kind], seconds)}
+        for kind in ("runs", "best")
+    )
     setting = Setting(**about["setting"])
-    return Experiment(name, about["title"], setting, found.support, found.optimum, found.gap, found.weights, runs)
+    certified = (found.support, found.optimum, found.gap, found.weights)
+    return Experiment(name, about["title"], setting, *certified, runs, best)
+
+
+def _runs(data: Path, name: str, entries: Iterable[dict[str, str]], seconds: Mapping[str, float]) -> Iterator[Run]:
+    for one in entries:
+        run = read_run(data / one["file"], one["fingerprint"], name, one["topology"], one["method"])
+        yield replace(run, seconds=seconds.get(one["file"], float("nan")))
 
 
 def _read_sweeps(path: Path) -> list[Sweep]:

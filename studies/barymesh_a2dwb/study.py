@@ -6,7 +6,8 @@ on disk, ``claims.py`` checks the paper's claims, ``figures.py`` and ``report.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,8 @@ class Run:
     status : str
         "finished"; "converged": all nodes stopped by themselves; "diverged": the history ends where the duals stopped
         being finite.
+    step_factor : float or None
+        The step as a multiple of ``reg / lambda_max``; None for a method without one.
     """
 
     experiment: str
@@ -84,11 +87,13 @@ class Run:
     means: dict[float, Floats]
     seconds: float
     status: str = "finished"
+    step_factor: float | None = None
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with its runs, ``runs[topology, method]``. The optimum of the dual objective lies in
+    """An experiment with its runs, ``runs[topology, method]``, all with the step of the setting; ``best`` has the run
+    with the best step instead, for every method whose step was varied. The optimum of the dual objective lies in
     ``[optimum - gap, optimum]``, which is certified; ``reference (n,)`` is the true barycenter."""
 
     name: str
@@ -99,6 +104,7 @@ class Experiment:
     gap: float
     reference: Floats
     runs: dict[tuple[str, str], Run] = field(default_factory=dict)
+    best: dict[tuple[str, str], Run] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,11 +125,24 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that a reproduction of the paper computed."""
+    """Everything that a reproduction of the paper computed. ``bias``: long runs of A2DWB with exact gradients on a
+    small network, from the largest step to the smallest."""
 
     experiments: dict[str, Experiment]
     sweeps: list[Sweep]
     quick: bool
+    bias: list[Run] = field(default_factory=list)
+
+
+def at_best_steps(study: Study) -> Study:
+    """The study with the best step of each method, as far as steps were varied."""
+    some = {name: e for name, e in study.experiments.items() if e.best}
+    return replace(study, experiments={name: replace(e, runs=e.runs | e.best) for name, e in some.items()})
+
+
+def best_of(runs: Iterable[Run]) -> Run:
+    """The run that ends closest to the true barycenter; one that diverged only if all did."""
+    return min(runs, key=lambda run: float("inf") if run.status == "diverged" else last_of(run, "tv"))
 
 
 def methods_of(experiment: Experiment) -> list[str]:

@@ -14,9 +14,20 @@ from barymesh.support.points import Support
 from barymesh.viz.theme import NOTHING, shown_number
 from barymesh_a2dwb import claims
 from barymesh_a2dwb.storage import DATA
-from barymesh_a2dwb.study import LABELS, MEASURES, METHODS, OURS, TOPOLOGIES, Experiment, Run, Study, Sweep
-
-from barymesh_a2dwb.study import last_of, methods_of, topologies_of  # isort: skip
+from barymesh_a2dwb.study import (
+    LABELS,
+    METHODS,
+    OURS,
+    TOPOLOGIES,
+    Experiment,
+    Run,
+    Study,
+    Sweep,
+    at_best_steps,
+    last_of,
+    methods_of,
+    topologies_of,
+)
 
 
 @dataclass(frozen=True)
@@ -51,24 +62,29 @@ class ReportTable:
 
 
 def tables(study: Study, verdicts: Sequence[claims.Verdict]) -> dict[str, Any]:
-    """All tables but those of the sweeps, by their names in the template."""
+    """All tables but those of the sweeps, by their names in the template. ``verdicts``: those with the step of the
+    setting."""
+    best = at_best_steps(study)
+    kinds = {
+        "claims": "The paper's claims, each method with its best step: the one that ends closest to the barycenter.",
+        "fixed": "The paper's claims, all methods with the same step, reg/λmax(W).",
+    }
+    found = {
+        name: [v for v in some if v.by_paper]
+        for name, some in zip(kinds, (claims.verdicts(best), verdicts), strict=True)
+    }
     own = [v for v in verdicts if v.method.startswith(OURS)]
-    by_paper = [v for v in verdicts if v.by_paper]
-    others = [v for v in verdicts if v not in own and v not in by_paper]
-    counted = [TableRow(one.claim, (one.holds, one.undecided, one.fails)) for one in claims.counts(by_paper)]
+    others = [v for v in verdicts if v not in own and not v.by_paper]
     times = (
         f"Virtual seconds until the total variation to the true barycenter stays within {claims.CLOSE}; where it never "
-        "does, the last value."
+        "does, the last value. Each method with its best step, where steps were varied."
     )
     return {
-        "counts": ReportTable("The paper's claims, counted.", ["", "holds", "undecided", "fails"], counted),
-        "outcomes": _outcomes(study),
+        **{name: _verdicts(study, found[name], caption) for name, caption in kinds.items()},
         "settings": _settings(study),
-        "claims": _verdicts(study, by_paper, "The paper's claims."),
-        "unseen": _verdicts(study, others, "What the paper does not measure."),
+        "unseen": _verdicts(study, others, "What the paper does not measure, all methods with the same step."),
         "own": _verdicts(study, own, "Whether barymesh's own method slows, and ends at the optimum."),
         "times": ReportTable(times, ["", "", *_labels(METHODS)], _closeness(study)),
-        "orders": _orders(study),
         "files": [_files(experiment) for experiment in study.experiments.values()],
     }
 
@@ -83,30 +99,6 @@ def _grouped(groups: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[TableRow
         for group, rows in groups.items()
         for number, (name, cells) in enumerate(rows.items())
     ]
-
-
-def _span(ends: tuple[float, float]) -> str:
-    low, high = (shown_number(end, 2) for end in ends)
-    return low if low == high else f"{low} to {high}"
-
-
-def _outcomes(study: Study) -> ReportTable:
-    head = (
-        "", "runs", "dual objective − optimum", "feasibility residual", "TV", f"TV within {claims.CLOSE}", "stopped",
-        "diverged",
-    )  # fmt: skip
-    rows = [
-        TableRow(
-            LABELS[one.method],
-            (one.runs, *map(_span, (one.dual, one.feasibility, one.tv)), one.close, one.stopped, one.diverged),
-        )
-        for one in claims.outcomes(study)
-    ]
-    caption = (
-        "What the runs of each method end with: the least and the largest last value over all experiments and "
-        "networks; and how many end close to the true barycenter, were stopped by their nodes, and diverged."
-    )
-    return ReportTable(caption, head, rows, "numbers")
 
 
 def _settings(study: Study) -> ReportTable:
@@ -161,22 +153,13 @@ def _closeness(study: Study) -> list[TableRow]:
 
     return _grouped(
         {
-            e.title: {LABELS[t]: [cell(e.runs.get((t, method))) for method in METHODS] for t in topologies_of(e)}
+            e.title: {
+                LABELS[t]: [cell(e.best.get((t, method), e.runs.get((t, method)))) for method in METHODS]
+                for t in topologies_of(e)
+            }
             for e in study.experiments.values()
         }
     )
-
-
-def _orders(study: Study) -> list[ReportTable]:
-    """For each experiment the methods from the lowest last value to the highest."""
-    found = {(one.experiment, one.topology, one.measure): one for one in claims.ordering(study)}
-    names = [name + (" − optimum" if measure == "dual" else "") for measure, (_, name) in MEASURES.items()]
-    tables = []
-    for e in study.experiments.values():
-        rows = [TableRow(LABELS[t], [found[e.name, t, measure] for measure in MEASURES]) for t in topologies_of(e)]
-        caption = f"{e.title}: the methods in the order of their last values."
-        tables.append(ReportTable(caption, ["", *names], rows, "order", e.title))
-    return tables
 
 
 def _files(experiment: Experiment) -> ReportTable:
@@ -205,16 +188,3 @@ def sweep_table(study: Study, sweeps: Sequence[Sweep]) -> ReportTable:
         rows.append(TableRow(LABELS[method], [len(ends), *where, (dual < -gap).sum(), np.isnan(dual).sum()]))
     head = ("", "runs", "lowest TV at the end", "at the value", "on", "end below the optimum", "diverged")
     return ReportTable("The best that each method reaches.", head, rows)
-
-
-def step_table(study: Study) -> ReportTable:
-    """At which steps the paper's claims hold."""
-    answers = {(one.claim, one.topology): one for one in claims.step_answers(study)}
-    topologies = [t for t in TOPOLOGIES if any(t == place for _, place in answers)]
-    named = dict.fromkeys(claim for claim, _ in answers)
-    rows = [TableRow(claim, [answers.get((claim, topology)) for topology in topologies]) for claim in named]
-    caption = (
-        "At which steps A2DWB ends lower than the other, as multiples of reg/λmax(W); and whether it does with the "
-        "best step of each, which for the dual objective is the one that ends nearest to the optimum."
-    )
-    return ReportTable(caption, ["", *_labels(topologies)], rows, "wrapped")

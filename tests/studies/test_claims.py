@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from barymesh.history import History
 from barymesh.support.points import Support
-from barymesh_a2dwb.claims import EVERYWHERE, lead_claim, ordering, slowing_claim, step_answers, verdicts
-from barymesh_a2dwb.study import LABELS, TOPOLOGIES, Experiment, Run, Setting, Study, Sweep
+from barymesh_a2dwb.claims import EVERYWHERE, in_short, lead_claim, slowing_claim, verdicts
+from barymesh_a2dwb.study import LABELS, TOPOLOGIES, Experiment, Run, Setting, Study, at_best_steps, best_of
+
+from .synthetic import make_study
 
 TIMES = np.arange(0, 11.0)
 SETTING = Setting(
@@ -181,58 +185,44 @@ def test_ours_may_stop_by_itself():
     assert holds(found, sampled, "star") is False
 
 
-# tables
+# best steps, and the outcome in short
 
 
-def test_the_ordering_is_by_what_a_run_ends_with():
-    runs = [
-        run("cycle", "a2dwb", gap=falling(0.5, floor=-1), feasibility=TIMES),
-        run("cycle", "dcwb", gap=falling(0.1), consensus=falling(2.0)),
-        run("cycle", "sinkhorn", gap=falling(0.7), tv=falling(0.01)),
-        run("cycle", "a2dwb_naive", gap=falling(9.0)[:3], status="diverged"),
-    ]
-    found = {one.measure: one for one in ordering(study(*runs))}
-    assert list(found) == ["dual", "consensus", "feasibility", "tv"]
-    assert found["dual"].methods == ("a2dwb", "sinkhorn", "dcwb", "a2dwb_naive")
-    assert found["dual"].values[:3] == tuple(run.history["dual_error"][-1] for run in (runs[0], runs[2], runs[1]))
-    assert np.isnan(found["dual"].values[3])
-    assert found["consensus"].methods[:3] == ("a2dwb", "dcwb", "sinkhorn")
-    assert found["feasibility"].methods[2:] == ("a2dwb", "a2dwb_naive")
-    assert found["tv"].methods[2:] == ("sinkhorn", "a2dwb_naive")
-    assert {one.topology for one in found.values()} == {"cycle"}
+def test_the_best_step_is_the_one_that_ends_closest_to_the_truth():
+    steps = [run("star", "dcwb", gap=falling(1.0), tv=falling(rate)) for rate in (0.1, 0.3, 0.2)]
+    assert best_of(steps) is steps[1]
+    lost = run("star", "dcwb", gap=falling(1.0), tv=falling(9.0)[:3], status="diverged")
+    assert best_of([lost, steps[0]]) is steps[0]
 
 
-def test_steps_at_which_a_claim_holds():
-    nan = np.nan
+def test_claims_are_judged_again_with_the_best_steps():
+    slow, fast = falling(0.1), falling(0.5)
+    usual = study(run("star", "a2dwb", gap=fast), run("star", "dcwb", gap=slow), run("star", "sinkhorn", gap=fast))
+    made = usual.experiments["made-up"]
+    best = {("star", "dcwb"): replace(run("star", "dcwb", gap=falling(0.9)), step_factor=16.0)}
+    tuned = replace(usual, experiments={"made-up": replace(made, best=best)})
+    claim = lead_claim("dual", "dcwb")
+    assert holds(verdicts(usual), claim, "star") is True
+    assert holds(verdicts(tuned), claim, "star") is True
+    assert holds(verdicts(at_best_steps(tuned)), claim, "star") is False
+    assert "multiples of reg/lambda_max: DCWB 16" in text(verdicts(at_best_steps(tuned)), claim, "star")
+    # where no step was varied there is none to be best
+    assert verdicts(at_best_steps(usual)) == []
 
-    def sweep(method, values, parameter="step"):
-        ends = np.array(values)
-        return Sweep(parameter, "star", method, np.array([0.25, 1.0, 4.0]), ends, ends, ends, ends)
 
-    answers = step_answers(
-        study(
-            sweeps=[
-                sweep("a2dwb", [1.0, -3.0, nan]),
-                sweep("dcwb", [2.0, 1.5, 1.2]),
-                sweep("a2dwb_naive", [0.5, nan, nan]),
-                sweep("a2dwb", [9.0, 9.0, 9.0], "reg"),
-            ]
-        )
-    )
-    found = {(one.claim, one.topology): one for one in answers}
-    assert len(found) == len(answers) == 6
-    against_dcwb = found[lead_claim("dual", "dcwb"), "star"]
-    assert against_dcwb.steps == (0.25, 1, 4)
-    assert against_dcwb.holds == (True, True, False)
-    # the best of A2DWB is 1 from the optimum, that of DCWB 1.2
-    assert against_dcwb.best is True
-    assert "2 of 3 steps (0.25, 1 times" in against_dcwb.text
-    against_naive = found[lead_claim("consensus", "a2dwb_naive"), "star"]
-    assert against_naive.holds == (False, True, None)
-    assert against_naive.best is False
+def test_three_sentences_say_how_it_ended():
+    told = in_short(make_study())
+    assert len(told) == 3
+    assert "On 6 pairs of data and network" in told[0]
+    assert f"{LABELS['a2dwb']} at 0.3, {LABELS['dcwb']} at 1 × 10⁻⁸" in told[0]  # noqa: RUF001
+    assert "on 0 of 6 by the distance to the true barycenter" in told[1]
+    assert "0.40 with 16, 0.20 with 4, 0.10 with 1, 0.05 with 0.25" in told[2]
+
+
+def test_nothing_is_said_in_short_without_sweeps():
+    assert in_short(make_study(sweeps=False)) == []
 
 
 def test_an_empty_study_has_no_verdicts():
     assert verdicts(study()) == []
-    assert ordering(study()) == []
-    assert step_answers(study()) == []
+    assert in_short(study()) == []

@@ -71,7 +71,7 @@ def test_a_study_from_start_to_report(tiny, tmp_path):
         assert said in done.stdout
     assert "36 runs" in done.stdout
     # the progress bar
-    assert "43/43 runs" in done.stderr
+    assert "48/48 runs" in done.stderr
 
 
 def test_quiet_and_without_sweeps(drawn, tmp_path):
@@ -135,7 +135,7 @@ def test_an_interrupt_says_how_to_go_on(drawn, tmp_path, monkeypatch):
     assert drawn == []
     rest = counted(monkeypatch, "run_job")
     assert call("gaussian", "--quick", "-o", tmp_path, "--workers", 1, "-q").exit_code == 0
-    assert len(rest) == 24 - 5
+    assert len(rest) == 28 - 5
 
 
 SLOW = """

@@ -33,6 +33,7 @@ TINY = StudySize(
         Variation("reg", (0.1, 0.5), ("cycle",), ("sinkhorn",)),
         Variation("M", (1, 10), ("cycle",), ("sinkhorn_sampled",)),
     ),
+    image_steps=(1.0,), bias_seconds=0.8,
 )  # fmt: skip
 
 
@@ -297,7 +298,7 @@ def test_workers_have_no_influence_on_the_results(whole, tiny, tmp_path):
     alone = files(folder)
     found = files(tmp_path)
     assert len(found) == 2 + 1 + 2 * 20
-    assert {name for name, content in found.items() if content != alone[name]} == {"sweeps.csv"}
+    assert {name for name, content in found.items() if content != alone[name]} == {"study.json", "sweeps.csv"}
 
 
 # how long it takes
@@ -322,12 +323,26 @@ def test_the_forecast_learns_from_finished_runs_of_the_same_kind(tiny, monkeypat
     assert forecast.left() == 0
 
 
+def test_the_best_steps_and_the_runs_of_the_bias_are_kept(whole):
+    _, plan, study = whole
+    best = study.experiments["gaussian"].best
+    assert {key: run.step_factor for key, run in best.items()} == {
+        # the other step diverges
+        ("star", "a2dwb"): 1.0,
+        ("star", "a2dwb_naive"): 1.0,
+    }
+    assert [run.step_factor for run in study.bias] == [16, 4, 1, 0.25]
+    assert [run.history["time"][-1] for run in study.bias] == [job.duration for job in plan.bias_jobs()]
+    assert study.bias[2].history["time"][-1] == pytest.approx(TINY.bias_seconds)
+
+
 def test_expected_seconds_grow_with_the_work(tiny):
     case = tiny().cases["gaussian"]
     job = case.job("cycle", "a2dwb")
     large = replace(case, setting=replace(case.setting, nodes=500, duration=200.0))
-    more, rounds = replace(job, samples=100), replace(job, method="dcwb")
-    seconds = [running.expected_seconds(*pair) for pair in ((case, job), (large, rounds), (large, job), (large, more))]
+    long = large.job("cycle", "a2dwb")
+    more, rounds = replace(long, samples=100), replace(long, method="dcwb")
+    seconds = [running.expected_seconds(*pair) for pair in ((case, job), (large, rounds), (large, long), (large, more))]
     assert seconds == sorted(seconds)
     # measured: about 4 s, and ten times the samples take up to ten times as long
     assert 1 < seconds[2] < 20

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.extras import needs
+from barymesh.viz.theme import apart
 
 with needs("dashboard"):
     from bokeh.document import Document
@@ -29,6 +30,7 @@ with needs("dashboard"):
         DataRange1d,
         FixedTicker,
         HoverTool,
+        Label,
         Line,
         LinearColorMapper,
         MultiLine,
@@ -52,6 +54,8 @@ Limits = tuple[float, float]
 BELOW, LEVEL, OUTLINE = "below", "level", "outline"
 # stands for the colour of the page's text
 INK = "#000000"
+# labels beside curves: pixels from one line to the next, and the share of the height that the highest may have
+LINE_HEIGHT, TOP_LABEL = 13, 0.93
 # one of many curves that are not distinguished
 ONE_OF_MANY = "#0072B2"
 # labels of a logarithmic axis: 0.01, 10⁻⁵, 2·10⁻⁵
@@ -102,6 +106,7 @@ function paint(document, colours) {
     else if (kind == "Title") set(model, {text_color: colours.text});
     else if (kind == "BoxAnnotation" && model.tags.includes("below")) set(model, {fill_color: colours.below});
     else if (kind == "Span" && model.tags.includes("level")) set(model, {line_color: colours.text});
+    else if (kind == "Label" && model.tags.length) set(model, {text_color: colours.own(model.tags[0])});
     else if (kind == "GlyphRenderer" && model.tags.length) {
       const colour = colours.own(model.tags[0]), glyph = model.glyph;
       if (glyph.type == "Text") set(glyph, {text_color: colour});
@@ -115,7 +120,8 @@ function paint(document, colours) {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line in a figure, with its name. ``mark``: a marker at its last point."""
+    """A line in a figure, with its name. ``mark``: a marker at its last point; ``label``: a text beside it, in a frame
+    with limits."""
 
     name: str
     x: Floats
@@ -124,12 +130,14 @@ class Curve:
     dash: Dash = "solid"
     width: float = 2.0
     mark: Marker | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Frame:
     """The axes and labels around the curves. ``limits``: of the vertical axis; None to fit the curves at any time.
-    ``level``: a value that is marked, with the area below it. ``dots``: whether each point has one."""
+    ``level``: a value that is marked, with the area below it. ``dots``: whether each point has one. ``room``: the share
+    of the axis that is added on the right for labels."""
 
     title: str
     x_label: str
@@ -141,6 +149,7 @@ class Frame:
     log_x: bool = False
     unit: str = ""
     height: int = 220
+    room: float = 0.5
 
 
 def curves_figure(curves: Sequence[Curve], frame: Frame, x_range: Range1d | DataRange1d) -> Figure:
@@ -229,11 +238,41 @@ def _draw(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
             end = ColumnDataSource({"x": _small(curve.x[known]), "y": _small(curve.y[known])})
             sign = Scatter(x="x", y="y", marker=curve.mark, size=8, line_width=2, **look)
             plot.add_glyph(end, sign, name=curve.name, tags=[curve.colour])
+    _label(plot, [curve for curve in curves if curve.label and np.isfinite(curve.y).any()], frame)
     if frame.limits is None:
         plot.y_range.renderers = list(plot.renderers)
     # an invisible line for the pointer to snap to
     followed = plot.add_glyph(source, Line(x="x", y="anchor", line_alpha=0))
     plot.add_tools(_hover(curves, frame.unit, followed))
+
+
+def _label(plot: Figure, curves: Sequence[Curve], frame: Frame) -> None:
+    """The labels to the right of the curves' ends, or of where they leave the frame, far enough apart to be read. The
+    axis gets room for them."""
+    if frame.limits is None or not curves:
+        return
+    low, high = np.log10(frame.limits) if frame.log else frame.limits
+    places, shares = [], []
+    for curve in curves:
+        known = np.isfinite(curve.y)
+        height = np.log10(curve.y, where=known, out=np.zeros_like(curve.y)) if frame.log else curve.y
+        share = (height - low) / (high - low)
+        inside = np.flatnonzero(known & (share >= 0) & (share <= 1))
+        last = int((inside if inside.size else np.flatnonzero(known))[-1])
+        places.append(float(curve.x[last]))
+        shares.append(float(np.clip(share[last], 0.06, TOP_LABEL)))
+    heights = apart(np.array(shares), LINE_HEIGHT / (frame.height - 75), TOP_LABEL)
+    for curve, x, share in zip(curves, places, heights, strict=True):
+        y = low + share * (high - low)
+        text = Label(
+            x=x, y=10.0**y if frame.log else y, x_offset=6, text=curve.label, text_baseline="middle",
+            text_font_size="11px", text_color=curve.colour, name=curve.name, tags=[curve.colour],
+        )  # fmt: skip
+        plot.add_layout(text)
+    start, end = plot.x_range.start, plot.x_range.end
+    plot.xaxis.bounds = (start, end)
+    room = frame.room
+    plot.x_range = Range1d(start, end * (end / start) ** room if frame.log_x else end + room * (end - start))
 
 
 def _at(curve: Curve, x: Floats) -> Floats:

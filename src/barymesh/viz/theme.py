@@ -46,6 +46,22 @@ def log_values(values: Floats, lowest: float) -> Floats:
     return np.asarray(shown)
 
 
+def apart(heights: Floats, gap: float, top: float = 1.0) -> Floats:
+    """Heights ``(k,)`` of labels beside curves, moved so that neighbours are ``gap`` apart and none is above ``top``;
+    their order stays."""
+    order = np.argsort(heights, kind="stable")
+    moved = np.asarray(heights, dtype=float)[order]
+    for place in range(1, moved.size):
+        moved[place] = max(moved[place], moved[place - 1] + gap)
+    if moved.size:
+        moved[-1] = min(moved[-1], top)
+    for place in range(moved.size - 2, -1, -1):
+        moved[place] = min(moved[place], moved[place + 1] - gap)
+    result = np.empty_like(moved)
+    result[order] = moved
+    return result
+
+
 def shown_number(value: float, digits: int = 3) -> str:
     """A number for readers: 0.0123, −1.2 × 10⁻⁹."""
     if not np.isfinite(value):

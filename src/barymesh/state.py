@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 
 class State:
-    """Base of the states: dataclasses of arrays of fixed shape, first axis the row, or of other states."""
+    """Base of the states: dataclasses of arrays of fixed shape, first axis the row, or of other states. The arrays
+    change in place: others may have views of them."""
 
     @classmethod
     @cache
@@ -30,15 +30,6 @@ class State:
                 found[name] = value
         return found
 
-    def arrays(self) -> Iterator[NDArray[Any]]:
-        """The arrays in the order of ``saved``."""
-        for name in self._names():
-            value = getattr(self, name)
-            if isinstance(value, State):
-                yield from value.arrays()
-            else:
-                yield value
-
     def restore(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take over, by copy, what ``saved`` gave."""
         for name in self._names():
@@ -47,7 +38,7 @@ class State:
                 begin = f"{name}."
                 value.restore({n.removeprefix(begin): array for n, array in stored.items() if n.startswith(begin)})
             else:
-                setattr(self, name, stored[name].copy())
+                value[...] = stored[name]
 
 
 S = TypeVar("S", bound=State)

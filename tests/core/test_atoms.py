@@ -65,6 +65,22 @@ CASES = st.builds(
 )
 
 
+@given(CASES, st.integers(0, 3), st.booleans(), st.integers(0, 2**32))
+def test_approach_atoms(case, steps, centred, seed):
+    """It evaluates and moves in turn."""
+    batch, n = case.lam.shape
+    rng = np.random.default_rng(seed)
+    rows, (x, target) = rng.permutation(batch + 2)[:batch], rng.normal(size=(2, batch + 2, n))
+    table = *case.table, case.weights, case.start, case.stop
+    expected, log_p = x.copy(), np.empty((batch, n))
+    for _ in range(steps):
+        lam = expected[rows].astype(case.lam.dtype)
+        kernels.evaluate_atoms(lam, 1.0, *table, np.empty(batch), np.empty_like(lam), log_p)
+        kernels.move_potentials(rows, np.ones(len(x)), log_p, target, 50.0, centred, expected)
+    kernels.approach_atoms(rows, steps, target, 50.0, centred, *table, x)
+    np.testing.assert_array_equal(x, expected)
+
+
 @given(CASES, st.booleans())
 def test_evaluate_atoms(case, logarithms):
     rows, n = case.lam.shape

@@ -46,15 +46,32 @@ def test_l1_distances(count, n, size, seed):
         np.testing.assert_allclose(found[row], expected, rtol=1e-10, atol=1e-14)
 
 
+@given(NODES, SEEDS)
+def test_adapt_relaxations(count, seed):
+    rng = np.random.default_rng(seed)
+    nodes, error, relaxation = some_nodes(rng, count), rng.random(count), rng.uniform(0.5, 2.0, count)
+    errors = np.where(rng.random(nodes.size) < 0.2, error[nodes], rng.random(nodes.size))
+    expected_error, expected = error.copy(), relaxation.copy()
+    factor = np.where(errors > error[nodes], 0.8, 1.3)
+    expected[nodes], expected_error[nodes] = np.clip(factor * relaxation[nodes], 0.7, 1.6), errors
+    kernels.adapt_relaxations(nodes, errors, 0.8, 1.3, 0.7, 1.6, error, relaxation)
+    np.testing.assert_array_equal(relaxation, expected)
+    np.testing.assert_array_equal(error, expected_error)
+
+
 @given(NODES, POINTS, SEEDS)
 def test_move_potentials(count, n, seed):
     rng = np.random.default_rng(seed)
     nodes, relaxation, largest = some_nodes(rng, count), rng.random(count), rng.choice([0.5, 1e12])
+    centred = bool(rng.integers(2))
     h, target, x = rng.normal(size=(nodes.size, n)), rng.normal(size=(count, n)), rng.normal(size=(count, n))
     step = relaxation[nodes, None] * (target[nodes] - h)
+    moved = x[nodes] + step - step.mean(axis=1, keepdims=True)
+    if centred:
+        moved -= moved.mean(axis=1, keepdims=True)
     expected = x.copy()
-    expected[nodes] = np.clip(x[nodes] + step - step.mean(axis=1, keepdims=True), -largest, largest)
-    kernels.move_potentials(nodes, relaxation, h, target, largest, x)
+    expected[nodes] = np.clip(moved, -largest, largest)
+    kernels.move_potentials(nodes, relaxation, h, target, largest, centred, x)
     np.testing.assert_allclose(x, expected, rtol=1e-13, atol=1e-13)
 
 

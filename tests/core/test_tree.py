@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barymesh.core import kernels, tree
 
@@ -16,14 +14,15 @@ def some_tree(size=3):
     return tree.Tree(*(np.zeros(size, np.int64 if name in INTEGERS else float) for name in tree.Tree._fields))
 
 
-def test_the_columns_of_the_header_have_the_same_names():
-    assert [getattr(tree, name) for name in kernels.HEADER_FIELDS] == list(range(tree.HEADER))
+def test_columns_and_rows_have_the_same_names():
+    for names in (kernels.HEADER_FIELDS, kernels.FINDINGS):
+        assert [getattr(tree, name) for name in names] == list(range(len(names)))
 
 
 def test_fields_are_found_by_name():
     nodes = some_tree()
     nodes.key[1], nodes.id[1], nodes.done[:], nodes.quiet[:] = -7.0, 1, 5.0, 2
-    kernels.become_root(nodes, 1, 3.5)
+    kernels.become_root(kernels.Tree(nodes), 1, 3.5)
     changes = {"epoch": 3.5, "root": -7.0, "parent": 1, "stamp": -1.0, "changed": kernels.NEVER_CHANGED}
     for name, values in nodes._asdict().items():
         before = {"done": 5.0, "quiet": 2}.get(name, 0)
@@ -32,8 +31,8 @@ def test_fields_are_found_by_name():
 
 
 def refused(nodes):
-    with pytest.raises(TypeError, match="become_root"):
-        kernels.become_root(nodes, 0, 1.0)
+    with pytest.raises(TypeError, match="Tree"):
+        kernels.Tree(nodes)
 
 
 @pytest.mark.parametrize("name", tree.Tree._fields)
@@ -47,19 +46,3 @@ def test_arrays_of_another_kind_are_refused(name):
 def test_other_objects_are_refused():
     for wrong in (None, (), tuple(some_tree()), some_tree()._asdict()):
         refused(wrong)
-
-
-@given(
-    seed=st.integers(0, 1000), count=st.integers(0, 5), sizes=st.lists(st.integers(0, 70), max_size=3),
-    down=st.integers(0, 70),
-)  # fmt: skip
-def test_write_sums_and_targets(seed, count, sizes, down):
-    rng = np.random.default_rng(seed)
-    nodes, counted, targets = rng.permutation(7)[:count], rng.random(count), rng.normal(size=(7, down))
-    sums, parts = rng.normal(size=(count, sum(sizes))), tuple(rng.normal(size=(count, size)) for size in sizes)
-    headers = rng.normal(size=(count, tree.HEADER))
-    messages = np.concatenate([headers, np.zeros((count, sum(sizes) + down))], axis=1)
-    kernels.write_sums_and_targets(nodes, counted, sums, parts, targets, messages)
-    own = np.concatenate([np.empty((count, 0)), *parts], axis=1)
-    expected = np.concatenate([headers, sums + counted[:, None] * own, targets[nodes]], axis=1)
-    np.testing.assert_array_equal(messages, expected)

@@ -1,9 +1,9 @@
 """The rules of the spanning tree in plain Python, for one node and its messages: the specification of core/tree.cpp.
 
-``update`` is all that a node does when it acts: it chooses its parent (``attach``), adds up what its children report
-(``gather``), and takes over the newest target. The docstring of core/tree.py explains the fields of a message, and that
-of TreeState the memory of a node. ``update_tree`` and ``become_root`` apply the rules to arrays, and can take the place
-of the kernels with these names.
+``update`` is what a node does first when it acts: it chooses its parent (``attach``), adds up what its children report
+(``gather``), and takes over the newest target; ``note_target`` and ``message_of`` are the rest. The docstring of
+core/tree.py explains the fields of a message, and that of TreeState the memory of a node. The functions at the end
+apply the rules to arrays, and can take the place of the kernels with these names.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ NEVER_CHANGED = -2.0
 LAST_EPOCH = 2.0**43
 # see core/tree.h
 STRIDE, EPOCHS_AT_ONCE, EPOCH_BEATS = 64.0, 64.0, 200.0
+# see core/tree.cpp
+ARRIVED = 0.2
 
 
 @dataclass
@@ -51,13 +53,26 @@ class Node:
     rounds: float
     waited: int
     allowance: float
+    newcomer: float
+    settled: float
+    agreed: float
+    solved: float
+    solved_epoch: float
+    begun: float
+    pace: float
     nodes: float
     trusting: float
+    weight: float
     target: list[float]
 
     @property
     def is_root(self) -> bool:
         return self.parent == self.id
+
+    @property
+    def moves(self) -> bool:
+        """Towards its target: also if it is told to stop too early."""
+        return not (self.done and self.agreed) and self.stamp >= 0.0 and not self.away
 
 
 @dataclass
@@ -122,6 +137,45 @@ def update(node: Node, beat: int, received: Received, size: int) -> Report:
     node.rounds = max(node.rounds, newest.rounds)
     node.target = list(newest.target)
     return report
+
+
+def note_target(node: Node, beat: int) -> dict[str, bool]:
+    """The contribution of the node refers to its target from now on. Returns what is found of the node."""
+    in_rounds, known, new_epoch = node.rounds > 0.0, node.stamp >= 0.0, node.solved_epoch != node.epoch
+    fresh = in_rounds and known and (node.solved, node.solved_epoch) != (node.stamp, node.epoch)
+    node.solved, node.solved_epoch = node.stamp, node.epoch
+    if new_epoch:
+        node.pace = np.inf
+    if fresh:
+        # the first target of an epoch begins its first round
+        node.pace, node.begun = min(node.pace, np.inf if new_epoch else beat - node.begun), float(beat)
+    return {"in_rounds": in_rounds, "fresh": fresh, "known": known, "moving": not in_rounds and node.moves}
+
+
+def message_of(
+    node: Node, beat: int, report: Report, own: list[float], error: float, tol: float, lower: list[float],
+    upper: list[float], largest_check: float, masked: bool,
+) -> Message:  # fmt: skip
+    """The message of a node whose children's reports are ``report``, and whose own contribution is ``own``, with its
+    ``error``, from the target. With masks somebody else writes the sums."""
+    alone = node.is_root and report.weight == 0.0
+    node.agreed = float(error <= tol)
+    if error <= ARRIVED:
+        node.newcomer = 0.0
+    counted = 0.0 if node.newcomer and not alone and not masked else node.weight
+    weight = report.weight + counted
+    sums = [] if masked else [
+        min(max(below + counted * one, weight * least), weight * most)
+        for below, one, least, most in zip(report.sums, own, lower, upper, strict=True)
+    ]  # fmt: skip
+    whole = Report(
+        weight, report.error if masked else max(report.error, error), min(report.oldest, node.stamp), report.covered,
+        min(max(report.check, -largest_check), largest_check), report.children, sums,
+    )  # fmt: skip
+    return Message(
+        node.id, node.epoch, node.away, node.root, node.distance, node.parent, float(beat), node.stamp, node.whole,
+        node.residual, node.done, node.rounds, whole, node.target,
+    )  # fmt: skip
 
 
 def attach(node: Node, beat: int, received: Received) -> None:
@@ -309,17 +363,61 @@ def column(name: str) -> int:
     return int(getattr(tree, name.upper()))
 
 
-def update_tree(t, nodes, beats, first, last, slots, rows, targets, headers, sums, words) -> None:
+def Tree(arrays):  # noqa: N802
+    """What the rules see of the arrays: the arrays themselves."""
+    return arrays
+
+
+def update_tree(
+    t, nodes, beats, first, last, slots, rows, targets, total, messages, sums, words, findings
+) -> None:  # fmt: skip
     size = sums.shape[1]
     for k, i in enumerate(nodes):
         node = node_from(t, i, targets[i])
         received = [message_from(rows[slot], size, targets.shape[1], words) for slot in slots[first[k] : last[k]]]
         report = update(node, int(beats[k]), received, size)
+        excessive = report.weight + node.weight > total
+        if excessive:
+            # no sum is right
+            report = Report(0.0, 0.0, -1.0, 0.0, MISSING_CHECK, 0.0, [0] * size)
+        found = note_target(node, int(beats[k])) | {"excessive": excessive}
         store(node, t, i)
         targets[i] = node.target
         for name in REPORTED:
-            headers[k, column(name)] = getattr(report, name)
+            messages[k, column(name)] = getattr(report, name)
         sums[k] = words_to_floats(report.sums) if words else report.sums
+        for name, value in found.items():
+            findings[column(name), k] = value
+
+
+def write_messages(
+    t, nodes, beats, errors, tol, parts, sums, lower, upper, targets, largest_check, words, messages, findings
+) -> None:  # fmt: skip
+    private = slice(tree.HEADER, tree.HEADER + sums.shape[1])
+    for k, i in enumerate(nodes):
+        node = node_from(t, i, targets[i])
+        report = Report(*(messages[k, column(name)].item() for name in REPORTED), sums=sums[k].tolist())
+        own = np.concatenate([np.empty(0), *(part[k] for part in parts)]).tolist()
+        message = message_of(
+            node, int(beats[k]), report, own, errors[k].item(), tol, lower.tolist(), upper.tolist(), largest_check,
+            words,
+        )  # fmt: skip
+        store(node, t, i)
+        for names, source in ((HEADER, message), (REPORTED, message.report)):
+            for name in names:
+                messages[k, column(name)] = getattr(source, name)
+        if not words:
+            messages[k, private] = message.report.sums
+        messages[k, private.stop :] = message.target
+        findings[tree.AT_ROOT, k] = node.is_root and not findings[tree.EXCESSIVE, k]
+
+
+def settle_nodes(t, nodes, findings) -> None:
+    for k, i in enumerate(nodes):
+        node = node_from(t, i, np.empty(0))
+        node.settled = max(node.settled, node.whole)
+        store(node, t, i)
+        findings[tree.MOVING, k] = not findings[tree.IN_ROUNDS, k] and not node.rounds and node.moves
 
 
 def become_root(t, row, epoch) -> None:
@@ -333,7 +431,7 @@ def node_from(t, row, target) -> Node:
 
 
 def store(node: Node, t, row) -> None:
-    for name in t._fields[3:-1]:
+    for name in t._fields[3:-3]:
         getattr(t, name)[row] = getattr(node, name)
 
 

@@ -24,7 +24,8 @@ SILENCE = 25
 
 def plain_rules():
     """While it is entered, trees follow the rules in plain Python."""
-    return mock.patch.multiple(kernels, update_tree=plain_tree.update_tree, become_root=plain_tree.become_root)
+    names = ("Tree", "update_tree", "write_messages", "settle_nodes", "become_root")
+    return mock.patch.multiple(kernels, **{name: getattr(plain_tree, name) for name in names})
 
 
 def assert_same(one, other):
@@ -109,8 +110,9 @@ FIELDS = {
     "parent_beat": [-1.0, 0.0, 1.0], "stamp": [-1.0, 0.0, 3.0, 4.0, 9.0], "age": range(5), "quiet": range(5),
     "patience": range(1, 5), "lag": [1.0, 2.0, 4.0], "late": range(3), "late_stamps": [0.0, 3.0, 4.0, 9.0],
     "changed": [-2.0, -1.0, 0.0, 3.0], "whole": [0.0, 1.0], "residual": [0.0, 0.5, 2.0], "done": [0.0, 0.0, 1.0, 4.0],
-    "rounds": [0.0, 1.0], "waited": range(5), "allowance": [0.0, 0.999, 1.0, 64.0], "nodes": [3.0, 30.0],
-    "trusting": [0.0, 1.0],
+    "rounds": [0.0, 1.0], "waited": range(5), "allowance": [0.0, 0.999, 1.0, 64.0], "newcomer": [0.0, 1.0],
+    "settled": [0.0, 1.0], "agreed": [0.0, 1.0], "solved": [-1.0, 3.0, 4.0], "solved_epoch": [0.0, 1.0, 1.7],
+    "begun": [-1.0, 2.0, 700.0], "pace": [3.0, 50.0, np.inf], "nodes": [3.0, 30.0], "trusting": [0.0, 1.0],
     "sender": range(5), "beat": [-1.0, 0.0, 1.0], "weight": [0.1, 0.7, 3.0], "error": [0.0, 0.3, 2.0],
     "oldest": [-1.0, 3.0, plain_tree.FAR], "covered": [0.0, 1.0], "check": [0.0, -5.0, 2.0**52], "children": [0.0, 2.0],
 }  # fmt: skip
@@ -158,10 +160,24 @@ def test_any_state(seed, degree, up, down, padding, latest, words):
     first = acting * degree
     last = first + rng.integers(degree + 1, size=acting.size)
     inbox = (acting, rng.integers(1000, size=acting.size), first, last, slots, rows)
-    # the columns of the header that are not about the subtree are not written
-    written = [rng.normal(size=(size, down)), np.zeros((acting.size, tree.HEADER)), np.ones((acting.size, up))]
+    beats = inbox[1]
+    # the columns of the header that are not about the subtree are written last
+    messages, sums = np.zeros((acting.size, tree.HEADER + up + down)), np.ones((acting.size, up))
+    written = [rng.normal(size=(size, down)), messages, sums, np.zeros((len(kernels.FINDINGS), acting.size), bool)]
+    parts = tuple(rng.normal(size=(acting.size, one)) for one in (up // 3, up - up // 3))
+    errors, tol, total = rng.choice([0.0, 0.1, 0.3, 2.0], acting.size), rng.choice([0.0, 0.2]), rng.choice([2.0, 100.0])
+    lower, upper = -rng.random(up), rng.random(up)
     expected = [array.copy() for array in (*nodes, *written)]
-    kernels.update_tree(nodes, *inbox, *written, words)
-    plain_tree.update_tree(tree.Tree(*expected[:-3]), *inbox, *expected[-3:], words)
+
+    def act(rules, arrays, targets, messages, sums, findings):
+        t = rules.Tree(tree.Tree(*arrays))
+        rules.update_tree(t, *inbox, targets, total, messages, sums, words, findings)
+        rules.write_messages(
+            t, acting, beats, errors, tol, parts, sums, lower, upper, targets, 2.0**54, words, messages, findings
+        )
+        rules.settle_nodes(t, acting, findings)
+
+    act(kernels, nodes, *written)
+    act(plain_tree, expected[: len(nodes)], *expected[len(nodes) :])
     for one, other in zip((*nodes, *written), expected, strict=True):
         assert_same(one, other)

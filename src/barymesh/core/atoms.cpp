@@ -17,6 +17,7 @@
 
 #include <cmath>
 
+#include "potentials.h"
 #include "threads.h"
 
 #include "kernels.h"
@@ -127,6 +128,31 @@ void evaluate_atoms(Matrix<const T> lam, T scale, Matrix<const T> support_t, Mat
     });
 }
 
+// `steps` times x_i += target_i - log p_i(x_i), see `move_potential`, for the `rows` (b,) of x (k, n) and of `target` (k, n
+// or more). Row k of the batch has the atoms start[k] to stop[k].
+template <class T>
+void approach_atoms(Vector<const Index> rows, Index steps, Matrix<const double> target, double largest, bool centred,
+                    Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost, Vector<const Index> index,
+                    Vector<const T> weight, Vector<const Index> start, Vector<const Index> stop, Matrix<double> x) {
+    const Index n = x.columns;
+    with_cost(support_t, points, cost, [&](auto costs) {
+        parallel(rows.size, static_cast<double>(steps) * row_time(start, stop, n), [&](Index begin, Index end) {
+            const Index most = most_of(start, stop, begin, end);
+            const Scratch<T> scratch{Buffer<T>(n), Buffer<T>(n), Buffer<double>(most), Buffer<double>(most)};
+            const Buffer<T> lam(n), p(n);
+            const Buffer<double> h(n);
+            for (Index k = begin; k < end; ++k)
+                for (Index step = 0; step < steps; ++step) {
+                    const Vector<double> own = x[rows[k]];
+                    for_lanes<T>(n, [&](auto l) { store(lam.data, l, load<T>(own.data, l)); });
+                    evaluate_node(costs, Vector<const T>{lam.data, n}, T(1), index.slice(start[k], stop[k]),
+                                  weight.slice(start[k], stop[k]), scratch, p.data, h);
+                    move_potential(1.0, h.data, target.row(rows[k]), largest, centred, own);
+                }
+        });
+    });
+}
+
 // log Z_k of every atom: row i of x (b, n) fills `out` from first[i] on.
 template <class T>
 void atom_log_sums(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost,
@@ -164,6 +190,13 @@ template void evaluate_atoms<double>(Matrix<const double>, double, Matrix<const 
 template void evaluate_atoms<float>(Matrix<const float>, float, Matrix<const float>, Matrix<const float>,
                                     Matrix<const float>, Vector<const Index>, Vector<const float>, Vector<const Index>,
                                     Vector<const Index>, Vector<double>, Matrix<float>, Matrix<double>);
+template void approach_atoms<double>(Vector<const Index>, Index, Matrix<const double>, double, bool,
+                                     Matrix<const double>, Matrix<const double>, Matrix<const double>,
+                                     Vector<const Index>, Vector<const double>, Vector<const Index>,
+                                     Vector<const Index>, Matrix<double>);
+template void approach_atoms<float>(Vector<const Index>, Index, Matrix<const double>, double, bool, Matrix<const float>,
+                                    Matrix<const float>, Matrix<const float>, Vector<const Index>, Vector<const float>,
+                                    Vector<const Index>, Vector<const Index>, Matrix<double>);
 template void atom_log_sums<double>(Matrix<const double>, Matrix<const double>, Matrix<const double>,
                                     Matrix<const double>, Vector<const Index>, Vector<const Index>, Vector<const Index>,
                                     Vector<const Index>, Vector<double>);

@@ -81,6 +81,10 @@ void evaluate_atoms(Matrix<const T> lam, T scale, Matrix<const T> support_t, Mat
                     Matrix<const T> cost, Vector<const Index> index, Vector<const T> weight, Vector<const Index> start,
                     Vector<const Index> stop, Vector<double> value, Matrix<T> p, Matrix<double> log_p);
 template <class T>
+void approach_atoms(Vector<const Index> rows, Index steps, Matrix<const double> target, double largest, bool centred,
+                    Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost, Vector<const Index> index,
+                    Vector<const T> weight, Vector<const Index> start, Vector<const Index> stop, Matrix<double> x);
+template <class T>
 void atom_log_sums(Matrix<const T> x, Matrix<const T> support_t, Matrix<const T> points, Matrix<const T> cost,
                    Vector<const Index> index, Vector<const Index> start, Vector<const Index> stop,
                    Vector<const Index> first, Vector<double> out);
@@ -127,8 +131,10 @@ void sampled_grid_gradients(Matrix<const double> lam, double scale, Matrix<const
 double l1_distance(Vector<const double> log_p, Vector<const double> log_q);
 void l1_distances(Vector<const Index> nodes, Vector<const bool> known, double unknown, Matrix<const double> h,
                   Matrix<const double> target, Vector<double> out);
+void adapt_relaxations(Vector<const Index> nodes, Vector<const double> errors, double less, double more, double least,
+                       double most, Vector<double> error, Vector<double> relaxation);
 void move_potentials(Vector<const Index> nodes, Vector<const double> relaxation, Matrix<const double> h,
-                     Matrix<const double> target, double largest, Matrix<double> x);
+                     Matrix<const double> target, double largest, bool centred, Matrix<double> x);
 void accelerated_points(Matrix<double> omega, Matrix<double> momentum, Vector<Index> last_index,
                         Vector<double> last_excess, Vector<const Index> nodes, Vector<const Index> index,
                         Vector<const double> excess, Index size, Vector<const double> scale, bool naive,
@@ -148,9 +154,18 @@ void permutation(std::uint64_t seed, Index window, Vector<Index> out);
 void become_root(const Tree& tree, Index row, double epoch);
 void update_tree(const Tree& tree, Vector<const Index> nodes, Vector<const Index> beats, Vector<const Index> first,
                  Vector<const Index> last, Vector<const std::int32_t> slots, Matrix<const double> rows,
-                 Matrix<double> targets, Matrix<double> headers, Matrix<double> sums, bool words);
-void write_sums_and_targets(Vector<const Index> nodes, Vector<const double> counted, Matrix<const double> sums,
-                            List<Matrix<const double>> parts, Matrix<const double> targets, Matrix<double> messages);
+                 Matrix<double> targets, double total, Matrix<double> messages, Matrix<double> sums, bool words,
+                 Matrix<bool> findings);
+void write_messages(const Tree& tree, Vector<const Index> nodes, Vector<const Index> beats,
+                    Vector<const double> errors, double tol, List<Matrix<const double>> parts, Matrix<const double> sums,
+                    Vector<const double> lower, Vector<const double> upper, Matrix<const double> targets,
+                    double largest_check, bool words, Matrix<double> messages, Matrix<bool> findings);
+void settle_nodes(const Tree& tree, Vector<const Index> nodes, Matrix<bool> findings);
+
+// checks.cpp
+bool all_within(Matrix<const double> values, Vector<const double> lower, Vector<const double> upper);
+bool is_possible(Vector<const double> message, Index sender, double key, double declared, Vector<const double> around,
+                 double hops, Vector<const double> lower, Vector<const double> upper);
 
 // growing.cpp
 void draw_sample_entries(std::uint64_t seed, Index batch, Vector<const Index> nodes, Vector<const Index> starts,

@@ -7,7 +7,7 @@ definitions, in the C++ file that each section names, say what a kernel computes
 import numpy as np
 from numpy.typing import NDArray
 
-from barymesh.core.tree import Tree
+from barymesh.core import tree as python
 
 Floats = NDArray[np.float64]
 # float32, or the upper halves of such numbers: Brief in core/arrays.h
@@ -232,6 +232,12 @@ NEVER_CHANGED: float
 LAST_EPOCH: float
 STRIDE: float
 HEADER_FIELDS: tuple[str, ...]
+FINDINGS: tuple[str, ...]
+
+class Tree:
+    """Views of the arrays of a tree, which must stay where they are."""
+
+    def __init__(self, arrays: python.Tree) -> None: ...
 
 def become_root(tree: Tree, row: int, epoch: float) -> None: ...
 def update_tree(
@@ -243,18 +249,42 @@ def update_tree(
     slots: Integers,
     rows: Floats,
     targets: Floats,
-    headers: Floats,
+    total: float,
+    messages: Floats,
     sums: Floats,
     words: bool,
+    findings: Flags,
 ) -> None: ...
-def write_sums_and_targets(
+def write_messages(
+    tree: Tree,
     nodes: Indices,
-    counted: Floats,
-    sums: Floats,
+    beats: Indices,
+    errors: Floats,
+    tol: float,
     parts: tuple[Floats, ...],
+    sums: Floats,
+    lower: Floats,
+    upper: Floats,
     targets: Floats,
+    largest_check: float,
+    words: bool,
     messages: Floats,
+    findings: Flags,
 ) -> None: ...
+def settle_nodes(tree: Tree, nodes: Indices, findings: Flags) -> None: ...
+
+# checks.cpp
+def all_within(values: Floats, lower: Floats, upper: Floats) -> bool: ...
+def is_possible(
+    message: Floats,
+    sender: int,
+    key: float,
+    declared: float,
+    around: Floats,
+    hops: float,
+    lower: Floats,
+    upper: Floats,
+) -> bool: ...
 
 # growing.cpp
 CELL_BITS: int
@@ -343,6 +373,21 @@ def evaluate_atoms(
     value: Floats,
     p: Reals,
     log_p: Floats,
+) -> None: ...
+def approach_atoms(
+    rows: Indices,
+    steps: int,
+    target: Floats,
+    largest: float,
+    centred: bool,
+    support_t: Reals,
+    points: Reals,
+    cost: Reals,
+    index: Indices,
+    weight: Reals,
+    start: Indices,
+    stop: Indices,
+    x: Floats,
 ) -> None: ...
 def atom_log_sums(
     x: Reals,
@@ -452,8 +497,18 @@ def sampled_grid_gradients(
 # methods.cpp
 def l1_distance(log_p: Floats, log_q: Floats) -> float: ...
 def l1_distances(nodes: Indices, known: Flags, unknown: float, h: Floats, target: Floats, out: Floats) -> None: ...
+def adapt_relaxations(
+    nodes: Indices,
+    errors: Floats,
+    less: float,
+    more: float,
+    least: float,
+    most: float,
+    error: Floats,
+    relaxation: Floats,
+) -> None: ...
 def move_potentials(
-    nodes: Indices, relaxation: Floats, h: Floats, target: Floats, largest: float, x: Floats
+    nodes: Indices, relaxation: Floats, h: Floats, target: Floats, largest: float, centred: bool, x: Floats
 ) -> None: ...
 def accelerated_points(
     omega: Floats,

@@ -1,6 +1,7 @@
 // Steps of the methods, row by row over a batch of nodes, and what is measured of them.
 #include <cmath>
 
+#include "potentials.h"
 #include "threads.h"
 #include "vector_math.h"
 
@@ -55,25 +56,29 @@ void l1_distances(Vector<const Index> nodes, Vector<const bool> known, double un
     parallel(nodes.size, static_cast<double>(h.columns) * 2.0, work);
 }
 
-// x_i += relaxation_i (target_i - h_i), with its mean removed, for the rows `nodes` (b,) of all but h (b, n); `target`
-// (k, n or more). No x leaves [-largest, largest], whatever the targets are.
+// The `relaxation` (k,) of the nodes (b,) becomes `less` times as large where their errors (b,) exceed their last ones,
+// `error` (k,), and `more` times where not, between `least` and `most`; the last errors are the new ones then.
+void adapt_relaxations(Vector<const Index> nodes, Vector<const double> errors, double less, double more, double least,
+                       double most, Vector<double> error, Vector<double> relaxation) {
+    for (Index row = 0; row < nodes.size; ++row) {
+        const Index i = nodes[row];
+        const double size = (errors[row] > error[i] ? less : more) * relaxation[i];
+        relaxation[i] = smaller(larger(size, least), most);
+        error[i] = errors[row];
+    }
+}
+
+// `move_potential` with x_i += relaxation_i (target_i - h_i) for the rows `nodes` (b,) of all but h (b, n); `target` (k, n
+// or more).
 void move_potentials(Vector<const Index> nodes, Vector<const double> relaxation, Matrix<const double> h,
-                     Matrix<const double> target, double largest, Matrix<double> x) {
-    const Index n = h.columns;
+                     Matrix<const double> target, double largest, bool centred, Matrix<double> x) {
     const auto work = [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row) {
-            const double *own_h = h.row(row), *own_target = target.row(nodes[row]);
-            double* own_x = x.row(nodes[row]);
-            const double size = relaxation[nodes[row]];
-            const auto step = [&](auto l) { return size * (load<double>(own_target, l) - load<double>(own_h, l)); };
-            const double sum = sum_terms<double>(n, [&](auto total, auto l) { return total + step(l); });
-            const double mean = sum / static_cast<double>(n);
-            for_lanes<double>(n, [&](auto l) {
-                store(own_x, l, clipped(load<double>(own_x, l) + (step(l) - mean), largest));
-            });
+            const Index i = nodes[row];
+            move_potential(relaxation[i], h.row(row), target.row(i), largest, centred, x[i]);
         }
     };
-    parallel(nodes.size, static_cast<double>(n) * 0.5, work);
+    parallel(nodes.size, static_cast<double>(h.columns) * 0.5, work);
 }
 
 // The accelerated methods: moves the nodes (b,) from the theta of their `last_index` (k,) to that of `index` (b,), whose

@@ -72,29 +72,6 @@ struct type_caster<List<A>> {
     }
 };
 
-// A Tree is read from a named tuple, field by field: arrays of one length, which the tuple keeps alive.
-template <>
-struct type_caster<Tree> {
-    NB_TYPE_CASTER(Tree, const_name("Tree"))
-    bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
-        if (!PyTuple_Check(source.ptr())) return false;
-        Index size = -1;
-        const auto read = [&]<class View>(const char* name, View& view) {
-            const object array = steal(PyObject_GetAttrString(source.ptr(), name));
-            make_caster<View> caster;
-            if (!array.is_valid()) PyErr_Clear();
-            if (!array.is_valid() || !caster.from_python(array, flags, cleanup)) return false;
-            view = caster.value;
-            if (size < 0) size = view.size;
-            return view.size == size;
-        };
-#define READ(type, name) if (!read(#name, value.name)) return false;
-        TREE_FIELDS(READ)
-#undef READ
-        return true;
-    }
-};
-
 // a tuple of arrays as a struct that names them
 template <class Record>
     requires requires(Record record) { record.fields([](auto&...) { return true; }); }
@@ -160,6 +137,26 @@ void choose() {
 #endif
 #define KERNEL(name, ...) m.def(name, CHOSEN(__VA_ARGS__), nb::call_guard<nb::gil_scoped_release>())
 
+template <class... Name>
+nb::tuple names_of(int, Name... name) {
+    return nb::make_tuple(name...);
+}
+
+// The views of the arrays in a named tuple, which are of one length.
+Tree tree_of(nb::tuple arrays) {
+    Tree tree;
+    Index size = -1;
+    const auto read = [&]<class View>(const char* name, View& view) {
+        if (!nb::try_cast(nb::getattr(arrays, name, nb::none()), view, false) || (size >= 0 && view.size != size))
+            throw nb::type_error((std::string("Tree: ") + name + " is not an array of the kind that kernels use").c_str());
+        size = view.size;
+    };
+#define READ(type, name) read(#name, tree.name);
+    TREE_FIELDS(READ)
+#undef READ
+    return tree;
+}
+
 }  // namespace
 
 NB_MODULE(kernels, m) {
@@ -222,6 +219,8 @@ NB_MODULE(kernels, m) {
     // atoms.cpp
     KERNEL("evaluate_atoms", evaluate_atoms<double>);
     KERNEL("evaluate_atoms", evaluate_atoms<float>);
+    KERNEL("approach_atoms", approach_atoms<double>);
+    KERNEL("approach_atoms", approach_atoms<float>);
     KERNEL("atom_log_sums", atom_log_sums<double>);
     KERNEL("atom_log_sums", atom_log_sums<float>);
     KERNEL("squared_costs", squared_costs<double>);
@@ -248,6 +247,7 @@ NB_MODULE(kernels, m) {
     // methods.cpp
     KERNEL("l1_distance", l1_distance);
     KERNEL("l1_distances", l1_distances);
+    KERNEL("adapt_relaxations", adapt_relaxations);
     KERNEL("move_potentials", move_potentials);
     KERNEL("accelerated_points", accelerated_points);
     KERNEL("accelerated_step", accelerated_step);
@@ -263,15 +263,21 @@ NB_MODULE(kernels, m) {
     m.attr("NEVER_CHANGED") = NEVER_CHANGED;
     m.attr("LAST_EPOCH") = LAST_EPOCH;
     m.attr("STRIDE") = STRIDE;
-#define QUOTED(name) #name,
-    constexpr const char* fields[] = {HEADER_FIELDS(QUOTED)};
+#define QUOTED(name) , #name
+    m.attr("HEADER_FIELDS") = names_of(0 HEADER_FIELDS(QUOTED));
+    m.attr("FINDINGS") = names_of(0 FINDINGS(QUOTED));
 #undef QUOTED
-    nb::list names;
-    for (const char* name : fields) names.append(name);
-    m.attr("HEADER_FIELDS") = nb::tuple(names);
+    // the tuple keeps the arrays alive
+    nb::class_<Tree>(m, "Tree").def("__init__", [](Tree* tree, nb::tuple arrays) { new (tree) Tree(tree_of(arrays)); },
+                                    nb::keep_alive<1, 2>());
     KERNEL("become_root", become_root);
     KERNEL("update_tree", update_tree);
-    KERNEL("write_sums_and_targets", write_sums_and_targets);
+    KERNEL("write_messages", write_messages);
+    KERNEL("settle_nodes", settle_nodes);
+
+    // checks.cpp
+    KERNEL("all_within", all_within);
+    KERNEL("is_possible", is_possible);
 
     // growing.cpp
     m.attr("CELL_BITS") = CELL_BITS;

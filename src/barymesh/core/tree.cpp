@@ -13,6 +13,8 @@ namespace {
 
 // added to CHECK for a neighbour without any message: larger than all other terms together
 constexpr double MISSING_CHECK = 0x1p52;
+// a node that joins counts once its error is below this
+constexpr double ARRIVED = 0.2;
 
 // The messages that one node has received: `rows` (messages, columns), of which its neighbours' are those in `slots`.
 // Row 0 is zero, and stands for a message that has not come.
@@ -248,6 +250,35 @@ void update_node(const Tree& t, Index i, Index beat, const Received& received, V
     std::memcpy(target.data, source + HEADER + sums.size, target.size * sizeof(double));
 }
 
+// Whether the node in row i moves towards its target: also if it is told to stop too early.
+bool moves(const Tree& t, Index i) {
+    return (t.done[i] == 0.0 || t.agreed[i] == 0.0) && t.stamp[i] >= 0.0 && t.away[i] == 0.0;
+}
+
+// The children report more weight than all nodes of the network have. While a branch moves from one parent to another,
+// that passes; otherwise one of them lies, and no sum is right.
+void leave_out_children(double* header, Vector<double> sums) {
+    std::memset(header, 0, HEADER * sizeof(double));
+    header[OLDEST] = -1.0, header[CHECK] = MISSING_CHECK;
+    std::memset(sums.data, 0, sums.size * sizeof(double));
+}
+
+// What is found of the node in row i, number k of its batch: IN_ROUNDS; KNOWN, it has a target; MOVING, it moves towards
+// it, outside of rounds; FRESH, it has a new one to act on, in rounds. Its contribution refers to its target from now on.
+void note_target(const Tree& t, Index i, Index beat, Matrix<bool> findings, Index k) {
+    const bool in_rounds = t.rounds[i] > 0.0, known = t.stamp[i] >= 0.0, new_epoch = t.solved_epoch[i] != t.epoch[i];
+    const bool fresh = in_rounds && known && (new_epoch || t.solved[i] != t.stamp[i]);
+    findings(IN_ROUNDS, k) = in_rounds, findings(KNOWN, k) = known;
+    findings(MOVING, k) = !in_rounds && moves(t, i), findings(FRESH, k) = fresh;
+    t.solved[i] = t.stamp[i], t.solved_epoch[i] = t.epoch[i];
+    // the first target of an epoch begins its first round
+    if (new_epoch)
+        t.pace[i] = __builtin_inf();
+    else if (fresh)
+        t.pace[i] = smaller(t.pace[i], static_cast<double>(beat) - t.begun[i]);
+    if (fresh) t.begun[i] = static_cast<double>(beat);
+}
+
 }  // namespace
 
 // Makes the node in row i the root of its own tree, in this epoch.
@@ -258,53 +289,95 @@ void become_root(const Tree& t, Index i, double epoch) {
 }
 
 // A batch of nodes, in the rows `nodes` (b,) of the tree, acts after `beats` (b,) activations each: every node chooses
-// its parent and adds up what its children report, into `headers` (b, HEADER) and `sums` (b, up). The newest target
-// goes into `targets` (k, down). Node k of the batch has received the rows slots[first[k]:last[k]] of `rows`. `words`:
-// see `gather`.
+// its parent and adds up what its children report, into the header of its message, a row of `messages` (b, width), and
+// into `sums` (b, up). The newest target goes into `targets` (k, down). Node k of the batch has received the rows
+// slots[first[k]:last[k]] of `rows`. All nodes together weigh `total` at most. `words`: see `gather`. What else is found
+// goes into `findings` (FINDINGS, b), see `note_target`.
 void update_tree(const Tree& tree, Vector<const Index> nodes, Vector<const Index> beats, Vector<const Index> first,
                  Vector<const Index> last, Vector<const std::int32_t> slots, Matrix<const double> rows,
-                 Matrix<double> targets, Matrix<double> headers, Matrix<double> sums, bool words) {
+                 Matrix<double> targets, double total, Matrix<double> messages, Matrix<double> sums, bool words,
+                 Matrix<bool> findings) {
     const auto work = [&](Index begin, Index end) {
         for (Index k = begin; k < end; ++k) {
             const Index i = nodes[k];
+            double* header = messages.row(k);
             if (tree.away[i] > 0.0) {
                 // its messages keep announcing that it has left, in its last epoch
-                std::memset(headers.row(k), 0, headers.columns * sizeof(double));
+                std::memset(header, 0, HEADER * sizeof(double));
                 std::memset(sums.row(k), 0, sums.columns * sizeof(double));
             } else {
-                update_node(tree, i, beats[k], {rows, slots.slice(first[k], last[k])}, targets[i], headers.row(k),
-                            sums[k], words);
+                update_node(tree, i, beats[k], {rows, slots.slice(first[k], last[k])}, targets[i], header, sums[k],
+                            words);
             }
+            findings(EXCESSIVE, k) = header[WEIGHT] + tree.weight[i] > total;
+            if (findings(EXCESSIVE, k)) leave_out_children(header, sums[k]);
+            note_target(tree, i, beats[k], findings, k);
         }
     };
-    Index messages = 0;
-    for (Index k = 0; k < nodes.size; ++k) messages += last[k] - first[k];
+    Index received = 0;
+    for (Index k = 0; k < nodes.size; ++k) received += last[k] - first[k];
     // a few reads for each header, and about one child and one target for each node
-    const double each = 20.0 * static_cast<double>(messages) / static_cast<double>(larger<Index>(nodes.size, 1));
+    const double each = 20.0 * static_cast<double>(received) / static_cast<double>(larger<Index>(nodes.size, 1));
     parallel(nodes.size, each + 0.3 * static_cast<double>(sums.columns + targets.columns), work);
 }
 
-// Completes the messages (b, HEADER + up + down) after their headers: row r reports the children's `sums` (b, up) plus
-// counted[r] times the node's own contribution, whose `parts` (b, size) stand side by side, and passes on its target,
-// row nodes[r] of `targets` (k, down).
-void write_sums_and_targets(Vector<const Index> nodes, Vector<const double> counted, Matrix<const double> sums,
-                            List<Matrix<const double>> parts, Matrix<const double> targets, Matrix<double> messages) {
+// Completes the messages (b, HEADER + up + down) of the nodes (b,), after `update_tree` has begun them and the nodes have
+// made their contributions, whose `parts` (b, size) stand side by side, with `errors` (b,): a message reports the
+// children's `sums` (b, up) plus the node's weight times its contribution, within the bounds `lower` and `upper` (up,)
+// for each unit of weight, and passes on its target, a row of `targets` (k, down). CHECK is at most `largest_check` in
+// size. Also notes which nodes agree that they are within the tolerance `tol`. With `words`, sums and errors are masked,
+// and not written here.
+void write_messages(const Tree& t, Vector<const Index> nodes, Vector<const Index> beats, Vector<const double> errors,
+                    double tol, List<Matrix<const double>> parts, Matrix<const double> sums, Vector<const double> lower,
+                    Vector<const double> upper, Matrix<const double> targets, double largest_check, bool words,
+                    Matrix<double> messages, Matrix<bool> findings) {
     const auto work = [&](Index begin, Index end) {
-        for (Index row = begin; row < end; ++row) {
-            const double* below = sums.row(row);
-            double* body = messages.row(row) + HEADER;
-            for (int p = 0; p < parts.size; ++p) {
-                const double* own = parts[p].row(row);
+        for (Index k = begin; k < end; ++k) {
+            const Index i = nodes[k];
+            double *header = messages.row(k), *body = header + HEADER;
+            const bool alone = t.parent[i] == t.id[i] && header[WEIGHT] == 0.0;
+            findings(AT_ROOT, k) = t.parent[i] == t.id[i] && !findings(EXCESSIVE, k);
+            t.agreed[i] = errors[k] <= tol ? 1.0 : 0.0;
+            if (errors[k] <= ARRIVED) t.newcomer[i] = 0.0;
+            // with masks nobody could know who counts; rounds may begin from any potentials
+            const double counted = t.newcomer[i] > 0.0 && !alone && !words ? 0.0 : t.weight[i];
+            header[SENDER] = static_cast<double>(t.id[i]), header[EPOCH] = t.epoch[i], header[AWAY] = t.away[i];
+            header[ROOT] = t.root[i], header[DISTANCE] = t.distance[i];
+            header[PARENT] = static_cast<double>(t.parent[i]), header[BEAT] = static_cast<double>(beats[k]);
+            header[STAMP] = t.stamp[i], header[WHOLE] = t.whole[i], header[RESIDUAL] = t.residual[i];
+            header[DONE] = t.done[i], header[ROUNDS] = t.rounds[i];
+            header[WEIGHT] += counted;
+            header[OLDEST] = smaller(header[OLDEST], t.stamp[i]);
+            header[CHECK] = clipped(header[CHECK], largest_check);
+            std::memcpy(body + sums.columns, targets.row(i), targets.columns * sizeof(double));
+            if (words) continue;
+            header[ERROR] = larger(header[ERROR], errors[k]);
+            const double weight = header[WEIGHT], *below = sums.row(k);
+            Index at = 0;
+            for (int p = 0; p < parts.size; at += parts[p++].columns) {
+                const double* own = parts[p].row(k);
                 for_lanes<double>(parts[p].columns, [&](auto l) {
-                    store(body, l, load<double>(below, l) + counted[row] * load<double>(own, l));
+                    const decltype(l) all{at + l.at};
+                    const auto sum = load<double>(below, all) + counted * load<double>(own, l);
+                    // a sum that is not a number stays that
+                    const auto least = weight * load<double>(lower.data, all), most = weight * load<double>(upper.data, all);
+                    store(body, all, select(sum < least, least, select(sum > most, most, sum)));
                 });
-                below += parts[p].columns;
-                body += parts[p].columns;
             }
-            std::memcpy(body, targets.row(nodes[row]), targets.columns * sizeof(double));
         }
     };
     parallel(nodes.size, 0.5 * static_cast<double>(messages.columns), work);
+}
+
+// After the roots among the nodes (b,) have made their targets: notes which nodes have had a whole one, and finds those
+// that move towards theirs.
+void settle_nodes(const Tree& t, Vector<const Index> nodes, Matrix<bool> findings) {
+    for (Index k = 0; k < nodes.size; ++k) {
+        const Index i = nodes[k];
+        t.settled[i] = larger(t.settled[i], t.whole[i]);
+        // a root that has just turned to rounds has a target for that
+        findings(MOVING, k) = !findings(IN_ROUNDS, k) && t.rounds[i] == 0.0 && moves(t, i);
+    }
 }
 
 }  // namespace barymesh::INSTRUCTION_SET

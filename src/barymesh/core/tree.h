@@ -16,12 +16,18 @@
     FIELD(double, stamp) FIELD(Index, age) FIELD(Index, quiet) FIELD(Index, patience) FIELD(double, lag)           \
     FIELD(Index, late) FIELD(double, late_stamps) FIELD(double, changed) FIELD(double, whole)                      \
     FIELD(double, residual) FIELD(double, done) FIELD(double, rounds) FIELD(Index, waited)                         \
-    FIELD(double, allowance) FIELD(const double, nodes) FIELD(const double, trusting)
+    FIELD(double, allowance) FIELD(double, newcomer) FIELD(double, settled) FIELD(double, agreed)                  \
+    FIELD(double, solved) FIELD(double, solved_epoch) FIELD(double, begun) FIELD(double, pace)                     \
+    FIELD(const double, nodes) FIELD(const double, trusting) FIELD(const double, weight)
+
+// FIELD(name) for what is found of a node that acts
+#define FINDINGS(FIELD) FIELD(IN_ROUNDS) FIELD(FRESH) FIELD(KNOWN) FIELD(MOVING) FIELD(EXCESSIVE) FIELD(AT_ROOT)
 
 namespace barymesh {
 
 #define COLUMN(name) name,
 enum HeaderField : Index { HEADER_FIELDS(COLUMN) HEADER };
+enum Finding : Index { FINDINGS(COLUMN) };
 #undef COLUMN
 
 // the hosted nodes, each field (k,)

@@ -34,10 +34,14 @@ HEADER = len(kernels.HEADER_FIELDS)
 ) = range(HEADER)  # fmt: skip
 
 
+# what kernels find of the nodes of a batch: the rows of ``findings (6, b)``, in the order of kernels.FINDINGS
+IN_ROUNDS, FRESH, KNOWN, MOVING, EXCESSIVE, AT_ROOT = range(len(kernels.FINDINGS))
+
+
 class Tree(NamedTuple):
     """The tree state of the hosted nodes, each field ``(k,)``: their ``id`` in the network, their ``key``, fields of
-    TreeState, how many ``nodes`` the network has, and whether they are ``trusting``: they take targets from all
-    neighbours."""
+    TreeState, how many ``nodes`` the network has, whether they are ``trusting``: they take targets from all neighbours,
+    and the ``weight`` that they count in headers."""
 
     id: Integers
     key: Floats
@@ -61,5 +65,13 @@ class Tree(NamedTuple):
     rounds: Floats
     waited: Integers
     allowance: Floats
+    newcomer: Floats
+    settled: Floats
+    agreed: Floats
+    solved: Floats
+    solved_epoch: Floats
+    begun: Floats
+    pace: Floats
     nodes: Floats
     trusting: Floats
+    weight: Floats

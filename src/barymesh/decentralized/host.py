@@ -93,6 +93,7 @@ class Host(Generic[S]):
     ) -> None:
         self.algorithm, self.transport, self.problem, self.incarnation = algorithm, transport, problem, incarnation
         self.nodes, self.traffic = algorithm.nodes, Traffic()
+        self._degrees = self.nodes.degrees.astype(np.intp)
         self.state: S = algorithm.start()
         self.begin(incarnation)
 
@@ -119,12 +120,12 @@ class Host(Generic[S]):
         self.counts[batch.rows] += 1
         receivers = self.algorithm.private_receivers(messages)
         links = self.algorithm.recipients(self.state, batch, inbox, messages)
-        private, degrees = self.algorithm.private, self.nodes.degrees[batch.rows].astype(np.intp)
+        private, degrees = self.algorithm.private, self._degrees[batch.rows]
         if links is not None and self.transport.broadcasts:
             owner = np.repeat(np.arange(batch.rows.size), degrees)
             links = (np.bincount(owner, links, batch.rows.size) > 0)[owner]
         if links is None:
-            count, private_count = int(degrees.sum()), int((receivers >= 0).sum())
+            count, private_count = int(degrees.sum()), int(np.count_nonzero(receivers >= 0))
         else:
             ids = np.concatenate([self.nodes.network.neighbours_of(int(node)) for node in self.nodes.ids[batch.rows]])
             count, private_count = int(links.sum()), int((links & (ids == np.repeat(receivers, degrees))).sum())

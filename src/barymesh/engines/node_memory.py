@@ -25,7 +25,10 @@ class NodeMemory:
     def __init__(self, host: Host[Any], transport: SocketTransport, about: str, run: str = "") -> None:
         self.host, self.transport = host, transport
         self._run = run_digest(run)
-        layout = [(name, str(array.dtype), array.shape) for name, array in host.state.saved().items()]
+        saved = host.state.saved()
+        # they change in place
+        self._arrays = list(saved.values())
+        layout = [(name, str(array.dtype), array.shape) for name, array in saved.items()]
         facts = repr((about, layout, host.nodes.ids.tolist()))
         self._digest = hashlib.blake2b(facts.encode(), digest_size=DIGEST).digest()
 
@@ -34,7 +37,7 @@ class NodeMemory:
         # the messages that depend on this state are sent under the next sequence number
         host, sent = self.host, self.host.traffic
         counts = _COUNTS.pack(host.incarnation, self.transport.sequence + 1, sent.messages, sent.bytes)
-        arrays = [host.counts, self.transport.newest, *host.state.arrays()]
+        arrays: list[Any] = [host.counts, self.transport.newest, *self._arrays]
         return b"".join([self._run, self._digest, counts, *arrays])
 
     def is_of_this_run(self, kept: bytes) -> bool:

@@ -226,7 +226,7 @@ class Runtime:
                 raise
             _log.error("%s The nodes go back to where they were, and drop what their neighbours have sent.", error)
             self.memory.unpack(self._kept)
-            self.transport.arrived[:] = False
+            self.transport.drop()
             return False
         return True
 

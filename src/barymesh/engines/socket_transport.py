@@ -37,6 +37,8 @@ class SocketTransport(Transport):
         self.newest = np.full((1 + known.size, 2), -1, dtype=np.int64)
         self.around = [one.tolist() for one in around]
         self.slots = np.array([self.row[int(j)] for one in around for j in one], dtype=np.int32)
+        # these, with NO_MESSAGE for what has not arrived; None if that has changed
+        self._filled: NDArray[np.int32] | None = None
         self.ends = np.concatenate([[0], np.cumsum([len(one) for one in around])]).astype(np.intp)
 
     def begin(self, incarnation: int) -> None:
@@ -50,8 +52,13 @@ class SocketTransport(Transport):
 
     def inbox(self, rows: NDArray[np.intp]) -> ListedInbox:
         """What the nodes in these rows of the state have received before."""
-        slots = np.where(self.arrived[self.slots], self.slots, NO_MESSAGE).astype(np.int32)
-        return ListedInbox(self.rows, self.width, slots, self.ends[rows], self.ends[rows + 1])
+        if self._filled is None:
+            self._filled = np.where(self.arrived[self.slots], self.slots, NO_MESSAGE).astype(np.int32)
+        return ListedInbox(self.rows, self.width, self._filled, self.ends[rows], self.ends[rows + 1])
+
+    def drop(self) -> None:
+        """Forget what has arrived."""
+        self.arrived[:], self._filled = False, None
 
     def check(self, batch: Batch, messages: Floats) -> None:
         """NumericalError unless neighbours would accept the messages ``(b, width)``."""
@@ -61,14 +68,15 @@ class SocketTransport(Transport):
         self, batch: Batch, messages: Floats, receivers: NDArray[np.int64], links: NDArray[np.bool_] | None = None
     ) -> None:
         self.sequence += 1
-        outgoing = []
-        for k, (row, receiver, to) in enumerate(
-            zip(batch.rows, receivers.tolist(), self._to(batch, links), strict=True)
-        ):
-            if to:
-                node, private_to = int(self.nodes.ids[row]), None if receiver < 0 else receiver
-                self.deliver(Message(node, self.incarnation, self.sequence, messages[k], NONE))
-                outgoing.append(Publication(node, messages[k], private_to, to))
+        outgoing = [
+            Publication(node, message, None if receiver < 0 else receiver, to)
+            for node, message, receiver, to in zip(
+                self.nodes.ids[batch.rows].tolist(), messages, receivers.tolist(), self._to(batch, links), strict=True
+            )
+            if to
+        ]
+        for node, message, *_ in outgoing:
+            self.deliver(Message(node, self.incarnation, self.sequence, message, NONE))
         self.links.publish_all(outgoing, self.incarnation, self.sequence)
 
     def _to(self, batch: Batch, links: NDArray[np.bool_] | None) -> list[list[int]]:
@@ -85,7 +93,9 @@ class SocketTransport(Transport):
         if place is not None:
             row, gap, sent = self.rows[place], message.missing, message.values
             row[: gap.start], row[gap], row[gap.stop : self.width] = sent[: gap.start], 0.0, sent[gap.start :]
-            self.arrived[place], self.newest[place] = True, message.mark
+            self.newest[place] = message.mark
+            if not self.arrived[place]:
+                self.arrived[place], self._filled = True, None
             if self.observer is not None:
                 self.observer(message.sender, row[: self.width])
 

@@ -1,8 +1,8 @@
 """A file that holds the newest state of a peer, complete at any instant.
 
 It has a header with a digest, and two slots, written in turn. A slot holds the number of the write, the length, a
-digest, and the data. A process that is killed during a write leaves one slot damaged; the other, from the write before,
-is intact. The space is reserved when the file is created, so a disk that fills up later does no harm.
+checksum, and the data. A process that is killed during a write leaves one slot damaged; the other, from the write
+before, is intact. The space is reserved when the file is created, so a disk that fills up later does no harm.
 
 Measured for 3 kB (20 kB): 26 (109) microseconds a write, 78 (358) with SQLite in WAL mode, 820 (810) with a new file
 that replaces the old one. Data handed to the operating system survive the end of the process; with ``sync`` they also
@@ -16,14 +16,16 @@ import fcntl
 import hashlib
 import os
 import struct
+import zlib
 from pathlib import Path
 
 from barymesh.errors import DamagedFileError, FileError
 
-MAGIC = b"barymesh slots 2"
+MAGIC = b"barymesh slots 3"
 # magic, capacity, digest of both
 HEAD = struct.Struct("<16sQ16s")
-SLOT = struct.Struct("<QQ16s")
+# number of the write, length, checksum of all
+SLOT = struct.Struct("<QQI")
 DIGEST = 16
 
 
@@ -154,8 +156,13 @@ def _header(capacity: int) -> bytes:
 
 def _slot(number: int, data: bytes) -> bytes:
     """A copy of the data, as write ``number`` leaves it in its slot."""
-    digest = hashlib.blake2b(data, digest_size=DIGEST, salt=number.to_bytes(16, "little")).digest()
-    return SLOT.pack(number, len(data), digest) + data
+    return SLOT.pack(number, len(data), _checksum(number, data)) + data
+
+
+def _checksum(number: int, data: bytes) -> int:
+    """Against writes that were broken off and disks that err, not against people: a cryptographic digest would take as
+    long as all the rest of a write."""
+    return zlib.crc32(data, zlib.crc32(SLOT.pack(number, len(data), 0)))
 
 
 def _write_all(file: int, data: bytes, offset: int) -> None:

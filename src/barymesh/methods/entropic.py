@@ -101,7 +101,7 @@ class Entropic(Method[EntropicState]):
 
     def contribution_bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().contribution_bounds()
-        if self.spread < np.inf:
+        if self.centred:
             n = self.points
             lower[:n], upper[:n] = -(2.0 * self.largest + self.spread + np.log(n)), 0.0
             lower[n : 2 * n], upper[n : 2 * n] = -self.largest, self.largest
@@ -118,11 +118,10 @@ class Entropic(Method[EntropicState]):
             return "the sums are not those of logarithms of probabilities"
         return ""
 
-    def _within_reach(self, state: EntropicState, rows: Indices) -> None:
-        """Constants in the potentials mean nothing, and are removed where potentials are restricted."""
-        if self.spread < np.inf:
-            x = state.x[rows]
-            state.x[rows] = np.clip(x - x.mean(axis=1, keepdims=True), -self.largest, self.largest)
+    @property
+    def centred(self) -> bool:
+        """Whether constants in the potentials, which mean nothing, are removed: where potentials are restricted."""
+        return self.spread < np.inf
 
     def start(self, count: int) -> EntropicState:
         return EntropicState(
@@ -143,29 +142,26 @@ class Entropic(Method[EntropicState]):
 
     def approach(self, state: EntropicState, rows: Indices, targets: Floats) -> None:
         # what is known by samples is computed from all of them, which takes long, and grows with every activation
-        for _ in range(LOCAL_STEPS if self.final else 0):
-            h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
-            kernels.move_potentials(rows, np.ones_like(state.relaxation), h, targets, LARGEST, state.x)
-            self._within_reach(state, rows)
+        if self.final:
+            self.problem.oracle.approach(
+                state.x, rows, state.measure[rows], targets, LOCAL_STEPS, self.largest, centred=self.centred
+            )
 
     def local(self, state: EntropicState, rows: Indices, targets: Floats, known: NDArray[np.bool_]) -> Contribution:
         state.drawn[rows] += 1
         h = self.log_gradients.at(state.x[rows], state.measure[rows], state.drawn[rows])
         errors = np.empty(rows.size)
         kernels.l1_distances(rows, known, UNKNOWN_ERROR, h, targets, errors)
-        factor = np.where(errors > state.error[rows], LESS, MORE)
-        state.relaxation[rows] = np.clip(factor * state.relaxation[rows], LEAST_RELAXATION, RELAXATION)
-        state.error[rows] = errors
+        kernels.adapt_relaxations(rows, errors, LESS, MORE, LEAST_RELAXATION, RELAXATION, state.error, state.relaxation)
         return Contribution((h, state.x[rows]), errors)
 
     def advance(
         self, state: EntropicState, rows: Indices, contribution: Contribution, targets: Floats, moving: Indices
     ) -> None:
         h = contribution.parts[0]
-        kernels.move_potentials(
-            rows[moving], state.relaxation, h if moving.size == rows.size else h[moving], targets, LARGEST, state.x
-        )
-        self._within_reach(state, rows[moving])
+        if moving.size < rows.size:
+            h, rows = h[moving], rows[moving]
+        kernels.move_potentials(rows, state.relaxation, h, targets, self.largest, self.centred, state.x)
 
     def root(
         self, state: EntropicState, row: int, average: Floats, target: Floats, loop: float, complete: bool

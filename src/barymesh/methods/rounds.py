@@ -163,7 +163,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         return replace(answer, target=np.concatenate([answer.target, np.zeros(len(Order))]))
 
     def _padded(self, contribution: Contribution) -> Contribution:
-        return replace(contribution, parts=(*contribution.parts, np.zeros((len(contribution.errors), self.SCALARS))))
+        nothing = np.zeros((len(contribution.errors), self.SCALARS))
+        return Contribution((*contribution.parts, nothing), contribution.errors)
 
     # in rounds
 

@@ -97,6 +97,8 @@ class Network:
         place[order] = np.arange(order.size)
         self.neighbours: Indices = senders[order]
         self.reverse: Indices = place[(order + len(self.edges)) % max(order.size, 1)]
+        # from the nodes that somebody has asked for
+        self._hops: dict[int, Floats] = {}
         counts = np.bincount(receivers, minlength=self.size)
         self.offsets: Indices = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
         for array in (self.edges, self.weights, self.neighbours, self.reverse, self.offsets):
@@ -212,7 +214,9 @@ class Network:
         """The number of edges on the shortest way from the node to every node, ``(m,)``; infinite if there is none."""
         from scipy.sparse.csgraph import dijkstra
 
-        return np.asarray(dijkstra(adjacency(self.size, self.edges), unweighted=True, indices=node))
+        if node not in self._hops:
+            self._hops[node] = np.asarray(dijkstra(adjacency(self.size, self.edges), unweighted=True, indices=node))
+        return self._hops[node]
 
     @cached_property
     def positions(self) -> Floats:

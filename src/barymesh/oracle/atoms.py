@@ -53,6 +53,14 @@ class AtomOracle(Oracle):
             out[:] = p
         return self.reg * value, out
 
+    def approach(
+        self, x: Floats, rows: Indices, nodes: Indices, targets: Floats, steps: int, largest: float, *, centred: bool
+    ) -> None:
+        kernels.approach_atoms(
+            rows, steps, targets, largest, centred, self.support_t, self.table, self.cost_rows, self.index,
+            self.weights, self.offsets[nodes], self.offsets[nodes + 1], x,
+        )  # fmt: skip
+
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:
         chosen = self.chosen(nodes)
         start, stop = self.offsets[chosen], self.offsets[chosen + 1]

@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.core import kernels
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
@@ -44,6 +46,16 @@ class Oracle(ABC):
         ``weights`` replaces the weights of the atoms for this call; the gradient then sums to their sum. ``out (b, n)``
         takes the log-gradient, if given.
         """
+
+    def approach(
+        self, x: Floats, rows: Indices, nodes: Indices, targets: Floats, steps: int, largest: float, *, centred: bool
+    ) -> None:
+        """So many times ``x_r += target_r - log grad W*``, less the mean of this step, for the ``rows (b,)`` of ``x (k,
+        n)`` and of ``targets (k, n or more)``, which belong to the ``nodes (b,)``. ``centred``: the mean of x is
+        removed too. No number leaves ``[-largest, largest]``."""
+        ones = np.ones(len(x))
+        for _ in range(steps):
+            kernels.move_potentials(rows, ones, self.evaluate(x[rows], nodes)[1], targets, largest, centred, x)
 
     @abstractmethod
     def atom_log_sums(self, x: Floats, nodes: Indices | None = None) -> Floats:

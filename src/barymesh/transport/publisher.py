@@ -47,6 +47,7 @@ _numbers = itertools.count()
 
 # in a loop, the operations of the enumerations would take longer than sending
 _NOBLOCK, _MORE, _READABLE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE), int(zmq.POLLIN)
+_STATE = int(zmq.EVENTS)
 
 # seconds: how often connections are looked at
 _LOOK = 0.05
@@ -249,7 +250,7 @@ class Publisher:
     def read_requests(self) -> None:
         """Read what neighbours have sent: more at a time than one queue holds, so that it cannot pile up."""
         for _ in range(4 * _INBOUND_QUEUE):
-            if self._socket is None or not int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE:
+            if self._socket is None or not int(self._socket.getsockopt(_STATE)) & _READABLE:
                 return
             routing_id, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             self._read_request(routing_id.bytes, parts)

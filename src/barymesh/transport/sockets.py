@@ -28,7 +28,7 @@ from barymesh.transport.keys import CurveKeyError, KeyPair
 from barymesh.transport.publisher import OutgoingMessage, Publisher
 from barymesh.transport.subscriber import Link, LinkState, Neighbour
 from barymesh.transport.timing import Timing
-from barymesh.transport.wire import BadMessageError, Floats, Mark, Message, MessageFormat, Reason, encode
+from barymesh.transport.wire import BadMessageError, Floats, Mark, Message, MessageFormat, Reason
 
 with needs("peers"):
     import zmq
@@ -195,10 +195,9 @@ class Links:
             if sender not in self.nodes:
                 raise OptionError(f"Node {sender} is not a node of this peer; it has {sorted(self.nodes)}.")
             receiver = None if private_to is None else self._hosts.get(private_to)
-            mark = (sender, incarnation, sequence)
-            public = private = encode(self.format.run, *mark, self.format.public(vector))
-            if receiver is not None:
-                private = encode(self.format.run, *mark, vector, with_private=True)
+            public, private = self.format.frames(
+                sender, incarnation, sequence, vector, with_private=receiver is not None
+            )
             peers = None if to is None else {name for node in to if (name := self._hosts.get(node)) is not None}
             outgoing.append(OutgoingMessage(sender, incarnation, public, private, receiver, peers))
         self._publisher.read_requests()

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from barymesh.core import kernels
 from barymesh.errors import BarymeshError, NumericalError, OptionError
 
 Floats = NDArray[np.float64]
@@ -211,6 +212,17 @@ class MessageFormat:
         self.require_sendable([sender], values[None])
         return encode(self.run, sender, incarnation, sequence, values, with_private=with_private)
 
+    def frames(
+        self, sender: int, incarnation: int, sequence: int, vector: Floats, *, with_private: bool
+    ) -> tuple[bytes, bytes]:
+        """The frames of a vector ``(width,)`` for all neighbours but one, and for that one: it gets the private columns
+        too if it is ``with_private``. Nothing is checked."""
+        numbers = vector.astype(_NUMBER, copy=False).tobytes()
+        start, stop = _NUMBER.itemsize * self.private.start, _NUMBER.itemsize * self.private.stop
+        mark = (sender, incarnation, sequence)
+        public = _header(self._digest, 0, *mark, len(numbers) - (stop - start)) + numbers[:start] + numbers[stop:]
+        return public, _header(self._digest, _WITH_PRIVATE, *mark, len(numbers)) + numbers if with_private else public
+
     def require_sendable(self, senders: Sequence[int], values: Floats) -> None:
         """NumericalError if neighbours would refuse these values: vectors ``(b, width)`` of so many ``senders``, or
         their public columns."""
@@ -262,11 +274,9 @@ class MessageFormat:
         """``check`` for vectors ``(b, width)``, or for their public columns."""
         bounded = self.public(values) if self.opaque and values.shape[1] == self.width else values
         lower, upper = self._bounds[bounded.shape[1] == self.width]
-        # a NaN is on neither side of a bound
-        within = (bounded >= lower) & (bounded <= upper)
-        # for few numbers counting is faster than ``all``
-        if np.count_nonzero(within) < within.size:
-            row, column = np.argwhere(~within)[0]
+        if not kernels.all_within(bounded, lower, upper):
+            # a NaN is on neither side of a bound
+            row, column = np.argwhere(~((bounded >= lower) & (bounded <= upper)))[0]
             value = bounded[row, column]
             reason = Reason.OUT_OF_RANGE if np.isfinite(bounded[row]).all() else Reason.NOT_FINITE
             where = f"value {column} is {value:g}, bounds {lower[column]:g} and {upper[column]:g}"
@@ -280,10 +290,14 @@ def encode(
     run: str, sender: int, incarnation: int, sequence: int, values: ArrayLike, *, with_private: bool = False
 ) -> bytes:
     """The frame with these values, whatever they are. ``MessageFormat.encode`` checks them first."""
-    numbers = np.ascontiguousarray(values, dtype=_NUMBER)
+    numbers = np.ascontiguousarray(values, dtype=_NUMBER).tobytes()
     flags = _WITH_PRIVATE if with_private else 0
-    header = _HEADER.pack(MAGIC, VERSION, flags, run_digest(run), sender, numbers.size, incarnation, sequence)
-    return header + numbers.tobytes()
+    return _header(run_digest(run), flags, sender, incarnation, sequence, len(numbers)) + numbers
+
+
+def _header(digest: bytes, flags: int, sender: int, incarnation: int, sequence: int, length: int) -> bytes:
+    """That of a frame with so many bytes after it."""
+    return _HEADER.pack(MAGIC, VERSION, flags, digest, sender, length // _NUMBER.itemsize, incarnation, sequence)
 
 
 def packets(frames: Sequence[bytes]) -> Iterator[slice]:

@@ -71,8 +71,8 @@ class DCWB(SynchronousAlgorithm[DCWBState]):
         state.zeta -= alpha * (self.degrees[:, None] * sent - totals)
         state.eta += share * (state.zeta - state.eta)
         state.estimate += share * (sent - state.estimate)
-        state.total = state.total + alpha
-        state.rounds = state.rounds + 1
+        state.total += alpha
+        state.rounds += 1
 
     def reset(self, state: DCWBState, row: int) -> None:
         state.zeta[row], state.eta[row], state.estimate[row] = 0.0, 0.0, 0.0

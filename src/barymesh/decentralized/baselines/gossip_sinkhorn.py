@@ -109,11 +109,11 @@ class GossipSinkhorn(SynchronousAlgorithm[GossipSinkhornState]):
     def update(self, state: GossipSinkhornState, sent: Floats, totals: Floats) -> None:
         lazy = self.rounds_per_phase % 2 == 1 and state.rounds % self.rounds_per_phase == 0
         state.mixed += (0.5 if lazy else 1.0) * self.gains * (totals - self.reach * state.mixed)
-        state.rounds = state.rounds + 1
+        state.rounds += 1
         if state.rounds % self.rounds_per_phase == 0:
             x = state.mixed[:, :-1] / state.mixed[:, -1:] - state.phi
             # p does not see a constant; left in, it would grow with every phase
-            state.x = x - x.mean(axis=1, keepdims=True)
+            state.x[:] = x - x.mean(axis=1, keepdims=True)
             self._begin_phase(state, np.arange(self.size))
 
     def reset(self, state: GossipSinkhornState, row: int) -> None:

@@ -40,8 +40,10 @@ class Checks:
         self.width = private.stop + target_bounds[0].size
         # every link may lack a message, and every node its children
         self.largest_check = MISSING_CHECK * float(nodes.network.neighbours.size + nodes.size + 1)
-        self._hops: dict[int, list[float]] = {}
-        self._around: dict[int, frozenset[int]] = {}
+        # by the key of a root, and by the id of a sender
+        self._hops: dict[float, list[float]] = {}
+        self._facts: dict[int, tuple[float, float, Floats]] = {}
+        self._no_sums = np.empty(0), np.empty(0)
 
     def bounds(self) -> tuple[Floats, Floats]:
         """``lower, upper (width,)``: no node that works as it should sends numbers outside of these."""
@@ -67,46 +69,59 @@ class Checks:
     def contradiction(self, sender: int, values: Floats) -> str:
         """What is impossible in a message of the node ``sender`` whose numbers are within the bounds; see
         ``AsynchronousAlgorithm.contradiction``."""
+        key, declared, around = self._facts_of(sender)
+        hops = self._hops_to(values.item(tree.ROOT))
+        with_sums = values.size == self.width and not self.masked
+        bounds = self._contribution_bounds if with_sums else self._no_sums
+        if hops is None or not kernels.is_possible(values, sender, key, declared, around, hops[sender], *bounds):
+            return self._explanation(sender, values)
+        weight = values.item(tree.WEIGHT)
+        if with_sums and weight > 0 and declared >= 0:
+            return self._impossible(values[self.private] / weight, not values.item(tree.CHILDREN))
+        return ""
+
+    def _explanation(self, sender: int, values: Floats) -> str:
+        """What is wrong with numbers that ``is_possible`` has refused."""
         header = values[: tree.HEADER].tolist()
         for field in WHOLE_FIELDS:
             if not header[field].is_integer():
                 return f"{kernels.HEADER_FIELDS[field]} is {header[field]:g}, not a whole number"
         if header[tree.SENDER] != sender:
             return f"SENDER is {header[tree.SENDER]:g}, and the message is from {sender}"
-        graph, key = self.nodes.network, self.ranks[sender]
-        root, distance, parent = header[tree.ROOT], header[tree.DISTANCE], int(header[tree.PARENT])
+        key, declared, around = self._facts_of(sender)
+        root, distance, parent, weight = (header[k] for k in (tree.ROOT, tree.DISTANCE, tree.PARENT, tree.WEIGHT))
+        hops = self._hops_to(root)
         if root == key:
             if distance != 0 or parent != sender:
-                return f"it is its own root, with DISTANCE {distance:g} and PARENT {parent}"
+                return f"it is its own root, with DISTANCE {distance:g} and PARENT {parent:g}"
         elif root > key:
             return f"ROOT is {root:g}, which comes after the sender's own {key:g}"
-        elif parent not in self._neighbours(sender):
-            return f"PARENT is {parent}, which is no neighbour of {sender}"
-        elif distance < self._hops_to(int(graph.by_centrality[int(root) + graph.size]))[sender]:
+        elif parent not in around:
+            return f"PARENT is {parent:g}, which is no neighbour of {sender}"
+        elif hops is not None and distance < hops[sender]:
             return f"DISTANCE is {distance:g}, less than the number of links to the root"
-        if header[tree.CHILDREN] > len(self._neighbours(sender)):
+        if header[tree.CHILDREN] > around.size:
             return f"CHILDREN is {header[tree.CHILDREN]:g}, more than it has neighbours"
-        declared = None if self.nodes.declared is None else 1.0 if self.masked else float(self.nodes.declared[sender])
-        if declared is not None and not header[tree.CHILDREN] and header[tree.WEIGHT] not in (0.0, declared):
-            return f"WEIGHT is {header[tree.WEIGHT]:g} without children, and the network file has {declared:g}"
+        if declared >= 0 and not header[tree.CHILDREN] and weight not in (0.0, declared):
+            return f"WEIGHT is {weight:g} without children, and the network file has {declared:g}"
         if header[tree.OLDEST] > header[tree.STAMP] or header[tree.DONE] > header[tree.STAMP] + 1:
             return "OLDEST or DONE refers to a later target than STAMP"
-        if values.size == self.width and not self.masked:
-            sums, weight = values[self.private], header[tree.WEIGHT]
-            lower, upper = self._contribution_bounds
-            if not ((sums >= weight * lower) & (sums <= weight * upper)).all():
-                return f"the sums are larger than WEIGHT {weight:g} allows"
-            if weight > 0 and declared is not None:
-                return self._impossible(sums / weight, not header[tree.CHILDREN])
-        return ""
+        return f"the sums are larger than WEIGHT {weight:g} allows"
 
-    def _neighbours(self, node: int) -> frozenset[int]:
-        if node not in self._around:
-            self._around[node] = frozenset(self.nodes.network.neighbours_of(node).tolist())
-        return self._around[node]
+    def _facts_of(self, sender: int) -> tuple[float, float, Floats]:
+        """The key of a node, its declared weight, -1 if there is none, and its neighbours ``(degree,)``."""
+        if sender not in self._facts:
+            weights = self.nodes.declared
+            declared = -1.0 if weights is None else 1.0 if self.masked else float(weights[sender])
+            around = self.nodes.network.neighbours_of(sender).astype(float)
+            self._facts[sender] = float(self.ranks[sender]), declared, around
+        return self._facts[sender]
 
-    def _hops_to(self, root: int) -> list[float]:
-        """``(m,)``: the number of links on the shortest way from each node to the root."""
-        if root not in self._hops:
-            self._hops[root] = self.nodes.network.hops_from(root).tolist()
-        return self._hops[root]
+    def _hops_to(self, key: float) -> list[float] | None:
+        """``(m,)``: the number of links on the shortest way from each node to the root with this key; None if no node
+        has it."""
+        found = self._hops.get(key)
+        if found is None and key.is_integer():
+            graph = self.nodes.network
+            found = self._hops[key] = graph.hops_from(int(graph.by_centrality[int(key) + graph.size])).tolist()
+        return found

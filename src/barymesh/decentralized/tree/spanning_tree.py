@@ -40,7 +40,7 @@ from barymesh.core import kernels, tree
 from barymesh.decentralized.algorithm import Batch, ElasticAlgorithm, Floats, Indices, Nodes
 from barymesh.decentralized.inbox import Inbox
 from barymesh.decentralized.masks.sums import MaskedSums, Total
-from barymesh.decentralized.tree.checks import MISSING_CHECK, Checks
+from barymesh.decentralized.tree.checks import Checks
 from barymesh.decentralized.tree.masked_reports import ANSWERS, MaskedReports
 from barymesh.decentralized.tree.recipients import SENT, recipients
 from barymesh.decentralized.tree.state import TreeState
@@ -53,8 +53,6 @@ from barymesh.state import S
 if TYPE_CHECKING:
     from barymesh.decentralized.masks.streams import Masks
 
-# a node that joins counts once its error is below this
-ARRIVED = 0.2
 # activations without a message from the parent until a node looks for another way to the root, and beats of the root
 # that a child may be behind; they double where they prove too few
 PATIENCE = 100
@@ -89,8 +87,10 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         # what all nodes together weigh; the weights are relative to their average
         self.total = max(float(nodes.size), float(nodes.weights.sum())) * (1.0 + ROUNDING)
         self._contribution_bounds, self._target_bounds = method.contribution_bounds(), method.target_bounds()
-        # the size of the network, and whether all nodes have one owner, for each row
+        # the size of the network, whether all nodes have one owner, and what they count in headers, for each row
         self._constants = [np.full(nodes.count, float(value)) for value in (nodes.size, nodes.declared is None)]
+        self._constants.append(nodes.weights.astype(float) if masks is None else np.ones(nodes.count))
+        self._views: tuple[TreeState[S], kernels.Tree] | None = None
         self.up, self.down = method.up, method.down
         self.masked: MaskedSums | None = None
         self.masked_reports: MaskedReports | None = None
@@ -143,132 +143,77 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             missed=counts(-1), void=counts(),
         )  # fmt: skip
 
-    def _tree(self, state: TreeState[S]) -> tree.Tree:
-        fields: Any = [getattr(state, name) for name in tree.Tree._fields[2:-2]]
-        return tree.Tree(self.nodes.ids, self.keys, *fields, *self._constants)
+    def _tree(self, state: TreeState[S]) -> kernels.Tree:
+        """What kernels see of the state. Its arrays stay where they are, so this is made once."""
+        if self._views is None or self._views[0] is not state:
+            fields: Any = [getattr(state, name) for name in tree.Tree._fields[2:-3]]
+            arrays = tree.Tree(self.nodes.ids, self.keys, *fields, *self._constants)
+            self._views = state, kernels.Tree(arrays)
+        return self._views[1]
 
     def first_messages(self, state: TreeState[S]) -> Floats:
         count = self.nodes.count
-        headers, sums = np.zeros((count, tree.HEADER)), np.zeros((count, self.up))
-        headers[:, tree.OLDEST] = kernels.FAR
-        beats = np.full(count, -1, dtype=np.int64)
-        return self._messages(state, np.arange(count), beats, headers, sums, self.method.first(state.own))
+        messages, findings = np.zeros((count, self.width)), np.zeros((len(kernels.FINDINGS), count), dtype=bool)
+        messages[:, tree.OLDEST] = kernels.FAR
+        batch = Batch(np.arange(count), np.full(count, -1), np.zeros(count, dtype=np.int64))
+        sums, contribution = np.zeros((count, self.up)), self.method.first(state.own)
+        self._complete(state, batch, sums, contribution, messages, findings)
+        return messages
 
     def activate(self, state: TreeState[S], batch: Batch, inbox: Inbox) -> Floats:
         rows = batch.rows
-        headers, sums = np.empty((rows.size, tree.HEADER)), np.empty((rows.size, self.up))
+        findings = np.empty((len(kernels.FINDINGS), rows.size), dtype=bool)
+        messages, sums = np.empty((rows.size, self.width)), np.empty((rows.size, self.up))
         kernels.update_tree(
             self._tree(state), rows, batch.counts, inbox.first, inbox.last, inbox.slots, inbox.rows, state.target,
-            headers, sums, self.masked is not None,
+            self.total, messages, sums, self.masked is not None, findings,
         )  # fmt: skip
         if self.masked_reports:
             self.masked_reports.look_around(state, rows, inbox)
-        excessive = headers[:, tree.WEIGHT] + self._public_weights(rows) > self.total
-        if excessive.any():
-            self._leave_out_children(headers, sums, excessive)
-        in_rounds = state.rounds[rows] > 0
-        fresh = self._note_targets(state, rows, batch.counts, in_rounds)
-        known, others = state.stamp[rows] >= 0, rows[~in_rounds]
-        free = others[self._moves(state, others)]
-        if free.size:
-            self.method.approach(state.own, free, state.target)
-        if not in_rounds.any():
+        in_rounds, fresh, known, moving = findings[: tree.EXCESSIVE]
+        if np.count_nonzero(moving):
+            self.method.approach(state.own, rows[moving], state.target)
+        others = rows
+        if not np.count_nonzero(in_rounds):
             contribution = local = self.method.local(state.own, rows, state.target, known)
         else:
             assert self.rounds is not None
+            others = rows[~in_rounds]
             local = self.method.local(state.own, others, state.target, known[~in_rounds])
             answer = self.rounds.respond(state.own, rows[in_rounds], state.target, known[in_rounds], fresh[in_rounds])
             contribution = _merged(in_rounds, answer, local)
-        self._compare(state, rows, in_rounds, contribution.errors)
-        state.newcomer[rows[contribution.errors <= ARRIVED]] = 0.0
-        messages = self._messages(state, rows, batch.counts, headers, sums, contribution)
-        for place in np.flatnonzero((state.parent[rows] == self.nodes.ids[rows]) & ~excessive):
+        self._complete(state, batch, sums, contribution, messages, findings)
+        if others is not rows:
+            self._confirm(state, rows[in_rounds])
+        for place in np.flatnonzero(findings[tree.AT_ROOT]):
             act = self._next_round if in_rounds[place] else self._answer
             act(state, int(rows[place]), int(batch.counts[place]), messages[place])
-        state.settled[rows] = np.maximum(state.settled[rows], state.whole[rows])
-        # a root that has just turned to rounds has a target for that
-        moving = self._moves(state, others) & (state.rounds[others] == 0)
-        if moving.any():
-            self.method.advance(state.own, others, local, state.target, np.flatnonzero(moving))
+        kernels.settle_nodes(self._tree(state), rows, findings)
+        if np.count_nonzero(moving):
+            self.method.advance(state.own, others, local, state.target, np.flatnonzero(moving[~in_rounds]))
         return messages
 
-    def _public_weights(self, rows: Indices) -> Floats:
-        """``(b,)``: what nodes count in the header."""
-        return np.ones(rows.size) if self.masked else self.nodes.weights[rows]
-
-    def _moves(self, state: TreeState[S], rows: Indices) -> NDArray[np.bool_]:
-        """``(b,)``: the nodes that move towards their targets: also those that are told to stop too early."""
-        working = (state.done[rows] == 0) | (state.agreed[rows] == 0)
-        return np.asarray(working & (state.stamp[rows] >= 0) & (state.away[rows] == 0))
-
-    def _compare(self, state: TreeState[S], rows: Indices, in_rounds: NDArray[np.bool_], errors: Floats) -> None:
-        """Whether what the nodes know themselves agrees with the decision to stop."""
-        state.agreed[rows] = errors <= self.tol
-        certified = rows[in_rounds & (state.done[rows] > 0)]
+    def _confirm(self, state: TreeState[S], rows: Indices) -> None:
+        """Whether what the nodes, which work in rounds, know themselves agrees with the decision to stop."""
+        certified = rows[state.done[rows] > 0]
         if certified.size:
             assert self.rounds is not None
             state.agreed[certified] = self.rounds.agrees(state.own, certified, state.target)
 
-    def _leave_out_children(self, headers: Floats, sums: Floats, chosen: NDArray[np.bool_]) -> None:
-        """The children of the ``chosen (b,)`` nodes report more weight than all nodes of the network have. While a
-        branch moves from one parent to another, that passes; otherwise one of them lies, and no sum is right."""
-        headers[chosen] = 0.0
-        headers[chosen, tree.OLDEST], headers[chosen, tree.CHECK] = -1.0, MISSING_CHECK
-        sums[chosen] = 0.0
-
-    def _note_targets(
-        self, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], in_rounds: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """``(b,)``: the nodes that have a new target to act on, in rounds. All contributions refer to the targets of
-        their nodes from now on."""
-        stamp, epoch = state.stamp[rows], state.epoch[rows]
-        fresh = in_rounds & (stamp >= 0) & ((state.solved[rows] != stamp) | (state.solved_epoch[rows] != epoch))
-        new_epoch = state.solved_epoch[rows] != epoch
-        state.solved[rows], state.solved_epoch[rows] = stamp, epoch
-        state.pace[rows[new_epoch]] = np.inf
-        some = rows[fresh]
-        # the first target of an epoch begins its first round
-        took = np.where(new_epoch[fresh], np.inf, beats[fresh] - state.begun[some])
-        state.pace[some], state.begun[some] = np.minimum(state.pace[some], took), beats[fresh]
-        return np.asarray(fresh)
-
-    def _messages(
-        self, state: TreeState[S], rows: Indices, beats: NDArray[np.int64], headers: Floats, sums: Floats,
-        contribution: Contribution,
-    ) -> Floats:  # fmt: skip
-        """``(b, width)``: the children's reports with the node's own added, and the last target."""
-        ids = self.nodes.ids[rows]
-        alone = (state.parent[rows] == ids) & (headers[:, tree.WEIGHT] == 0)
-        # with masks nobody could know who counts; rounds may begin from any potentials
-        uncounted = (state.newcomer[rows] > 0) & ~alone & (self.masked is None)
-        counted = np.where(uncounted, 0.0, self.nodes.weights[rows])
-        messages = np.empty((rows.size, self.width))
-        header = messages[:, : tree.HEADER]
-        header[:] = headers
-        for field, values in (
-            (tree.SENDER, ids), (tree.EPOCH, state.epoch[rows]), (tree.AWAY, state.away[rows]),
-            (tree.ROOT, state.root[rows]), (tree.DISTANCE, state.distance[rows]),
-            (tree.PARENT, state.parent[rows]), (tree.BEAT, beats), (tree.STAMP, state.stamp[rows]),
-            (tree.WHOLE, state.whole[rows]), (tree.RESIDUAL, state.residual[rows]),
-            (tree.DONE, state.done[rows]), (tree.ROUNDS, state.rounds[rows]),
-        ):  # fmt: skip
-            header[:, field] = values
-        header[:, tree.WEIGHT] += 1.0 if self.masked else counted
-        if self.masked is None:
-            header[:, tree.ERROR] = np.maximum(header[:, tree.ERROR], contribution.errors)
-        header[:, tree.OLDEST] = np.minimum(header[:, tree.OLDEST], state.stamp[rows])
-        most = self.checks.largest_check
-        np.clip(header[:, tree.CHECK], -most, most, out=header[:, tree.CHECK])
-        if self.masked_reports:
-            own = self.masked_reports.of(state, rows, beats, counted, contribution)
+    def _complete(
+        self, state: TreeState[S], batch: Batch, sums: Floats, contribution: Contribution, messages: Floats,
+        findings: NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """The messages ``(b, width)``, of which the children's reports are known: with the nodes' own, and the last
+        target."""
+        rows, masked = batch.rows, self.masked_reports
+        kernels.write_messages(
+            self._tree(state), rows, batch.counts, contribution.errors, self.tol, contribution.parts, sums,
+            *self._contribution_bounds, state.target, self.checks.largest_check, masked is not None, messages, findings,
+        )  # fmt: skip
+        if masked:
+            own = masked.of(state, rows, batch.counts, self.nodes.weights[rows], contribution)
             messages[:, self.private] = (sums.view(np.uint64) + own).view(np.float64)
-            messages[:, self.private.stop :] = state.target[rows]
-            return messages
-        kernels.write_sums_and_targets(rows, counted, sums, contribution.parts, state.target, messages)
-        weight = header[:, tree.WEIGHT, None]
-        lower, upper = self._contribution_bounds
-        np.clip(messages[:, self.private], weight * lower, weight * upper, out=messages[:, self.private])
-        return messages
 
     def members(self, state: TreeState[S], row: int) -> list[int]:
         """The members of the sums, with masks, by their ids; none before the roll is known."""
@@ -291,7 +236,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         return self.checks.contradiction(sender, values)
 
     def recipients(self, state: TreeState[S], batch: Batch, inbox: Inbox, messages: Floats) -> NDArray[np.bool_] | None:
-        if self.rounds is None or not (state.rounds[batch.rows] > 0).any():
+        if self.rounds is None or not np.count_nonzero(state.rounds[batch.rows]):
             return None
         return recipients(state, batch, inbox, messages)
 

@@ -13,7 +13,7 @@ from barymesh.decentralized.masks.fixed_point import Words
 from barymesh.state import S, State
 
 
-@dataclass
+@dataclass(frozen=True)
 class TreeState(State, Generic[S]):
     """``target (k, down)``, the ``own`` state of the method; all others ``(k,)``.
 

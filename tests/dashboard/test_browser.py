@@ -193,6 +193,7 @@ def test_it_follows_a_run_and_says_when_it_has_ended(browser, tmp_path):
                 page.wait_for_function(
                     "document.getElementById('status').textContent.includes('Dead: 3')", timeout=PATIENCE
                 )
+                assert "without 3" in page.text_content("#answers")
                 before = page.text_content("#counts")
                 page.wait_for_function(f"document.getElementById('counts').textContent != {before!r}", timeout=PATIENCE)
                 picture(page, tmp_path, "simulation")

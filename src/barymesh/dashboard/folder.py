@@ -17,6 +17,7 @@ from rich.filesize import decimal
 
 from barymesh.dashboard.live import FORMAT, LIVE
 from barymesh.dashboard.scene import (
+    GAP,
     MOST_EDGES,
     MOST_NODES,
     Barycenter,
@@ -254,7 +255,7 @@ def _counts(size: int, links: int | None, network: str | None, counts: Mapping[s
     if counts.get("bytes"):
         found["bytes sent"] = decimal(int(counts["bytes"]))
     if "gap" in counts:
-        found["certified gap"] = shown_number(counts["gap"], 2)
+        found[GAP] = shown_number(counts["gap"], 2)
     return found
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
-from barymesh.dashboard.scene import Barycenter, NodeTable, Scene
+from barymesh.dashboard.scene import GAP, Barycenter, NodeTable, Scene
 from barymesh.dashboard.template import SCRIPT, STYLE, TEMPLATE
 from barymesh.extras import needs
 from barymesh.record import NodeState
@@ -51,6 +52,10 @@ SIGNS = {
 }
 # which rows of the table come first
 URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.CUT_OFF, NodeState.WAITING, NodeState.ASLEEP, NodeState.UNKNOWN)
+# states of nodes that take no part, that are through, and that need an explanation
+ABSENT = (NodeState.DEAD, NodeState.LEFT)
+DONE = (NodeState.CONVERGED, NodeState.ENDED)
+SUSPECT = (NodeState.CUT_OFF, NodeState.STUCK)
 STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
 
 
@@ -107,12 +112,41 @@ def make_page(document: Document, poller: ScenePoller) -> None:
     polling = document.add_periodic_callback(follow, POLL_MILLISECONDS)
 
 
+def answers_of(scene: Scene) -> dict[str, str]:
+    """What a person wants to know first about a network, by question."""
+    nodes = scene.nodes
+    if nodes is None:
+        return {}
+    states = dict(zip(nodes.names, nodes.states, strict=True))
+    absent = [name for name, state in states.items() if state in ABSENT]
+    present = len(states) - len(absent)
+    done = sum(state in DONE for state in states.values())
+    if scene.running:
+        ending = f"not yet: {done} of {present} nodes"
+    else:
+        ending = "yes" if done >= present else f"it ended with {done} of {present} nodes"
+    suspects = [f"{state}: {_named(some)}" for state in SUSPECT if (some := [n for n in states if states[n] is state])]
+    known = nodes.errors[np.isfinite(nodes.errors)]
+    quality = [f"certified gap {scene.counts[GAP]}"] if GAP in scene.counts else []
+    quality += [f"all nodes within {distance_text(float(known.max()))} of their mean"] if known.size else []
+    return {
+        "Who is there?": f"{present} of {len(states)} nodes" + (f", without {_named(absent)}" if absent else ""),
+        "Is it done?": ending,
+        "How good is it?": ", ".join(quality) or "not known yet",
+        "Did anybody misbehave?": "; ".join(suspects) or "no sign of it",
+    }
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
 def facts_of(scene: Scene) -> dict[str, Any]:
     """The texts of the page, for JSON."""
     nodes = scene.nodes
     dead = [] if nodes is None else nodes.dead
-    more = f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else ""
-    alarm = f"Dead: {', '.join(dead[:MOST_NAMED])}{more}. " if dead else ""
+    alarm = f"Dead: {_named(dead)}. " if dead else ""
     return {
         "title": scene.title,
         "status": alarm + scene.status,
@@ -120,6 +154,7 @@ def facts_of(scene: Scene) -> dict[str, Any]:
         "dead": dead,
         # read aloud when it changes, so not what changes every second
         "news": alarm + ("Running." if scene.running else scene.status),
+        "answers": answers_of(scene),
         "counts": dict(scene.counts),
         "signs": [] if nodes is None else [f"{SIGNS[one]} {one}" for one in NodeState if one in nodes.states],
         "rows": [] if nodes is None else _rows(nodes),

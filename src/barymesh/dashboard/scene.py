@@ -18,6 +18,8 @@ from barymesh.support.points import Support
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
 
+# among the counts of a scene
+GAP = "certified gap"
 # the most that a page shows
 MOST_NODES, MOST_EDGES, MOST_ROWS = 2000, 4000, 1000
 

@@ -20,10 +20,10 @@ h2 { font-size: 1.05rem; margin: 0 0 .3rem; padding: 0; border: 0; }
 #status.running::before { background: var(--yes); }
 #status.trouble { color: var(--no); font-weight: 600; }
 #status.trouble::before { background: var(--no); border-radius: 0; }
-#counts { display: flex; flex-wrap: wrap; gap: .4rem 1.6rem; margin: .8rem 0; grid-template-columns: none; }
-#counts div { min-width: 4.5rem; }
-#counts dt { font-weight: 400; font-size: .8rem; color: var(--quiet); }
-#counts dd { margin: 0; font-size: 1.12rem; font-weight: 600; font-variant-numeric: tabular-nums; }
+#answers, #counts { display: flex; flex-wrap: wrap; gap: .4rem 1.6rem; margin: .8rem 0; grid-template-columns: none; }
+#answers div, #counts div { min-width: 4.5rem; }
+#answers dt, #counts dt { font-weight: 400; font-size: .8rem; color: var(--quiet); }
+#answers dd, #counts dd { margin: 0; font-size: 1.12rem; font-weight: 600; font-variant-numeric: tabular-nums; }
 #lost { margin: .6rem 0; max-width: none; }
 main { display: grid; gap: 1rem; grid-template-columns: minmax(0, 1fr); padding-bottom: 1rem; }
 @media (min-width: 62rem) { main { grid-template-columns: repeat(2, minmax(0, 1fr)); } .wide { grid-column: 1 / -1; } }
@@ -79,6 +79,7 @@ TEMPLATE = """{% from macros import embed %}<!DOCTYPE html>
 </div>
 <p id="lost" class="notice" role="alert" hidden></p>
 <p id="news" class="unseen" role="status" aria-live="polite"></p>
+<dl id="answers"></dl>
 <dl id="counts"></dl>
 </header>
 <main id="main" tabindex="-1">
@@ -194,12 +195,12 @@ const barymesh = (() => {
     write("status", facts.status);
     at("status").className = facts.dead.length ? "trouble" : facts.running ? "running" : "";
     write("news", facts.news);
-    const counts = Object.entries(facts.counts).map(([name, value]) => {
+    const listed = pairs => Object.entries(pairs).map(([name, value]) => {
       const pair = document.createElement("div");
       pair.append(cell("dt", name), cell("dd", value));
       return pair;
     });
-    at("counts").replaceChildren(...counts);
+    for (const name of ["answers", "counts"]) at(name).replaceChildren(...listed(facts[name]));
     for (const [name, text] of Object.entries(facts.alt)) write(name + "-words", text);
     at("signs")?.replaceChildren(...facts.signs.map(text => cell("span", text)));
     at("rows")?.replaceChildren(...facts.rows.map(([name, sign, state, distance, age, more]) => {

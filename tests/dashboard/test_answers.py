@@ -39,8 +39,10 @@ def test_those_who_are_away_are_named_and_not_waited_for():
 
 
 def test_the_quality_is_the_certificate_and_the_node_farthest_away():
-    found = answers_of(scene(NodeState.WORKING, NodeState.WORKING, errors=[0.25, np.nan], counts={GAP: "0.01"}))
-    assert found[GOOD] == "certified gap 0.01, all nodes within 0.25 of their mean"
+    states = (NodeState.WORKING, NodeState.WORKING, NodeState.DEAD)
+    found = answers_of(scene(*states, errors=[0.25, np.nan, 0.75], counts={GAP: "0.01"}))
+    # what a dead node last knew does not count
+    assert found[GOOD] == "certified gap 0.01, those present within 0.25 of the mean"
 
 
 def test_who_misbehaves_is_named():

@@ -126,9 +126,10 @@ def answers_of(scene: Scene) -> dict[str, str]:
     else:
         ending = "yes" if done >= present else f"it ended with {done} of {present} nodes"
     suspects = [f"{state}: {_named(some)}" for state in SUSPECT if (some := [n for n in states if states[n] is state])]
-    known = nodes.errors[np.isfinite(nodes.errors)]
+    here = np.array([state not in ABSENT for state in nodes.states], dtype=bool)
+    known = nodes.errors[here & np.isfinite(nodes.errors)]
     quality = [f"certified gap {scene.counts[GAP]}"] if GAP in scene.counts else []
-    quality += [f"all nodes within {distance_text(float(known.max()))} of their mean"] if known.size else []
+    quality += [f"those present within {distance_text(float(known.max()))} of the mean"] if known.size else []
     return {
         "Who is there?": f"{present} of {len(states)} nodes" + (f", without {_named(absent)}" if absent else ""),
         "Is it done?": ending,

@@ -125,7 +125,7 @@ def in_short(study: Study) -> list[str]:
     if study.bias:
         rests = [f"{last_of(run, 'tv'):.2f} with {run.step_factor:g}" for run in study.bias]
         said.append(
-            "A smaller step brings A2DWB closer to the barycenter but never there: left to run until it rests, it ends "
+            "A smaller step brings A2DWB closer to the barycenter, and none that was tried brings it there: it ends "
             f"at a distance of {', '.join(rests)} times the step reg/λmax."
         )
     return said

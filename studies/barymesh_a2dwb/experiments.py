@@ -14,7 +14,7 @@ be shown with its best step: the one with which it ends closest to the true bary
 delays, schedule, 500 nodes, 200 virtual seconds. The paper does not state p of the Erdos-Renyi network; it is
 2 log(m) / m.
 
-A2DWB's bias is shown apart, on a network so small that it can run until it rests: exact gradients, and a time that
+A2DWB's bias is shown apart, on a network so small that it can run for long: exact gradients, and a time that
 grows as the root of 1/step, as that of an accelerated method does.
 """
 

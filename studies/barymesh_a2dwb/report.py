@@ -214,7 +214,7 @@ def _opening(study: Study, plots: Plots) -> dict[str, Any] | None:
 
 
 def _bias(study: Study, plots: Plots) -> dict[str, Any] | None:
-    """A2DWB left to run until it rests: the smaller the step, the closer to the truth, and never there."""
+    """A2DWB over a long time: the smaller the step, the closer to the truth, and not there."""
     if not study.bias:
         return None
     colour = panels.STYLES[study.bias[0].method].colour

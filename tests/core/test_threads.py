@@ -142,4 +142,4 @@ assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
 """
     limited = f'ulimit -s {2**28}; ulimit -v {2**26}; exec "$0" -c "$1"'
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run(["bash", "-c", limited, sys.executable, program], check=True, timeout=60, env=environment)
+    subprocess.run(["/bin/sh", "-c", limited, sys.executable, program], check=True, timeout=60, env=environment)

@@ -26,11 +26,11 @@ ROWS, COLUMNS = 4, 5
 SIDE, COUNT, SEED, REG = 40, ROWS * COLUMNS, 11, 0.002
 # which node dies when, in virtual seconds
 DYING = {8: 4.0, 16: 6.0, 3: 8.0, 12: 10.0}
-DURATION, EVERY = 120.0, 0.5
+DURATION, EVERY = 120.0, 1.0
 # smaller changes of an estimate, in L1, are not shown
 VISIBLE = 0.01
 # the last picture is shown for so many frames
-REST = 12
+REST = 6
 # half of the width of a node's picture, where neighbours are at a distance of 1
 HALF = 0.33
 # nodes that are nearer to one another are neighbours
@@ -66,7 +66,7 @@ def main() -> None:
     distance = np.abs(result.node_weights - wanted).sum(axis=1).max() / 2
     print(f"The farthest of the {len(living)} that live is within a total variation of {distance:.1e} of the truth.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    animation(graph, places, times, estimates).save(path, PillowWriter(fps=8), dpi=80)
+    animation(graph, places, times, estimates).save(path, PillowWriter(fps=4), dpi=60)
     print(f"The animation is in {path}.")
 
 

@@ -97,7 +97,7 @@ class Network:
         place[order] = np.arange(order.size)
         self.neighbours: Indices = senders[order]
         self.reverse: Indices = place[(order + len(self.edges)) % max(order.size, 1)]
-        # from the nodes that somebody has asked for
+        # hops to all nodes, by the node they are counted from
         self._hops: dict[int, Floats] = {}
         counts = np.bincount(receivers, minlength=self.size)
         self.offsets: Indices = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)

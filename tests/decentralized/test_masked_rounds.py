@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import barymesh as bm
-from barymesh.core import tree
-from barymesh.decentralized.algorithm import Nodes
+from barymesh.core import kernels, tree
+from barymesh.decentralized.algorithm import Batch, Nodes
 from barymesh.decentralized.build import build_algorithm
 from barymesh.decentralized.host import Host
+from barymesh.decentralized.inbox import NO_MESSAGE
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.masks.sums import MaskedSums
 from barymesh.decentralized.transport import MemoryTransport
 from barymesh.errors import MeasureError, OptionError, SupportError
+from barymesh.methods.orders import Order
 from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.scenario import Constant, Crash, Leave, Loss, NewData
@@ -258,6 +260,110 @@ def test_a_root_that_leaves_a_node_out_gets_no_sum_while_a_neighbour_hears_that_
             assert f"lacks node {victim}" in one.algorithm.why_not(one.state, neighbour)
             assert not one.state.report[neighbour].any()
     assert all(found is None for found in seen)
+
+
+class Liar:
+    """The root of a network in memory, that sends each neighbour what it likes."""
+
+    def __init__(self, network):
+        self.host = host(network=network)
+        self.graph, self.algorithm, self.state = self.host.nodes.network, self.host.algorithm, self.host.state
+        self.row = int(np.argmin(self.algorithm.keys))
+        self.others = [node for node in range(self.graph.size) if node != self.row]
+        for _ in range(12):
+            self.act(range(self.graph.size))
+        assert (self.state.stamp >= 0).all()
+
+    def act(self, rows):
+        rows = np.array(rows)
+        self.host.act(Batch(rows, self.host.counts[rows], rows))
+
+    def link(self, sender, receiver):
+        return self.graph.offsets[receiver] + int(np.flatnonzero(self.graph.neighbours_of(receiver) == sender)[0])
+
+    def message(self, sender, receiver):
+        """The last one over a link."""
+        return self.host.transport.rows[1 + self.link(sender, receiver), : self.algorithm.width]
+
+    def send(self, receivers, target=None, **fields):
+        for receiver in receivers:
+            message = self.message(self.row, receiver)
+            message[[getattr(tree, name) for name in fields]] = list(fields.values())
+            if target is not None:
+                message[self.algorithm.private.stop :] = target
+
+    def begin(self, receivers, epoch):
+        """A new epoch, in which it is the root; the numbers of those who have heard of it."""
+        self.send(receivers, EPOCH=epoch, STAMP=-1.0, OLDEST=-1.0, BEAT=self.host.counts.max())
+        self.act(receivers)
+
+    def target(self, members):
+        """That of the first of the members, with a roll of all of them."""
+        down, roll = self.algorithm.method.down, np.zeros(self.graph.size)
+        for node in members:
+            roll[node] = self.words(node)[node] if node != self.row else 1.0
+        return np.concatenate([self.state.target[members[0], :down], roll])
+
+    def words(self, sender):
+        return self.message(sender, self.row)[self.algorithm.private].view(np.uint64)
+
+
+@pytest.mark.parametrize("waits", [0, 150])
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_root_that_keeps_a_node_out_of_the_tree_gets_no_sum_without_it(waits, silent):
+    """It tells the others of a new epoch first, and that node too late; or has it use up the epochs that it may follow.
+    They contribute without it only after they have heard nothing of it for long."""
+    liar = Liar("complete")
+    *members, victim = liar.others
+    liar.begin(members, liar.state.epoch[victim] + 1.0)
+    for beat in range(waits):
+        liar.state.allowance[victim] = 0.0
+        liar.send(members, BEAT=1000.0 + beat)
+        liar.act(members if silent else liar.others)
+    liar.send(members, liar.target([*members, liar.row]), STAMP=5.0)
+    liar.act(members)
+    for node in members:
+        found = liar.algorithm.why_not(liar.state, node)
+        assert (found == "") == (silent and waits > 100)
+        assert silent or f"lacks node {victim}" in found
+
+
+def test_a_node_that_has_just_started_waits_until_it_has_heard_of_its_neighbours():
+    """Its memory has no messages, and a root may be faster than the others."""
+    liar = Liar("complete")
+    *members, victim = liar.others
+    for node in members:
+        liar.host.transport.slots[liar.link(victim, node)] = NO_MESSAGE
+    liar.begin(members, liar.state.epoch[victim] + 1.0)
+    liar.send(members, liar.target([*members, liar.row]), STAMP=5.0)
+    liar.act(members)
+    assert all(f"lacks node {victim}" in liar.algorithm.why_not(liar.state, node) for node in members)
+
+
+def test_no_mask_is_used_again_in_the_last_epoch():
+    """No epoch follows it, so the tree begins again in it, and a root may send its first stamps once more."""
+    liar, victim = Liar("star"), 1
+    state, words = liar.state, []
+    liar.begin([victim], kernels.LAST_EPOCH)
+    first = liar.target([victim, *(node for node in range(5) if node != victim)])
+    second = first.copy()
+    second[liar.algorithm.method.points + Order.PLAIN] = 1.0
+    for stamp, target in ((5.0, first), (6.0, second)):
+        liar.send([victim], target, STAMP=stamp, BEAT=1000.0 + stamp)
+        liar.act([victim])
+        assert liar.algorithm.why_not(state, victim) == ""
+        words.append(liar.words(victim).copy())
+    # the same beat as before: the root is silent
+    liar.send([victim], first, STAMP=5.0)
+    while state.stamp[victim] != 5.0:
+        liar.act([victim])
+    assert "the number that it has drawn" in liar.algorithm.why_not(state, victim)
+    assert not liar.words(victim)[5:].any()
+    # the root learns the new number, and with that come new masks
+    liar.send([victim], liar.target([victim, *(node for node in range(5) if node != victim)]), STAMP=7.0)
+    liar.act([victim])
+    assert liar.algorithm.why_not(state, victim) == ""
+    assert not (liar.words(victim)[5:] == words[0][5:]).any()
 
 
 def test_members_that_got_different_targets_add_up_to_nothing():

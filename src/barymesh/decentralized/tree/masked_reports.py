@@ -33,14 +33,20 @@ class MaskedReports:
         self.masks, self.sums, self.nodes, self.down = masks, sums, nodes, down
 
     def look_around(self, state: TreeState[S], rows: Indices, inbox: Inbox) -> None:
-        """Note which neighbour is in the same tree, and lacks in the roll: there is no honest reason to leave it out,
-        and the sum without it could be compared with one that it is in."""
+        """Note which neighbour is there, and lacks in the roll: the sum without it could be compared with one that it
+        is in. It is there if it is in the same tree, or has not been silent for longer than the patience of the node.
+        An honest root waits as long before it calls the roll without it; a false one may have told it of another tree,
+        or of this one too late."""
         state.answers[rows] = np.minimum(state.answers[rows] + 1.0 / ANSWER_BEATS, ANSWERS)
         for place, row in enumerate(rows.tolist()):
             around = inbox.rows[inbox.slots[inbox.first[place] : inbox.last[place]], : tree.HEADER].T
-            here = (around[tree.EPOCH] == state.epoch[row]) & (around[tree.ROOT] == state.root[row])
-            senders = around[tree.SENDER][here & (around[tree.AWAY] == 0)].astype(np.intp)
-            lacking = senders[self.roll(state, row)[senders] == 0]
+            beats, silent = state.heard[row, :, : around.shape[1]]
+            silent[:] = np.where(around[tree.BEAT] == beats, silent + 1.0, 0.0)
+            beats[:] = around[tree.BEAT]
+            there = (around[tree.EPOCH] == state.epoch[row]) & (around[tree.ROOT] == state.root[row])
+            there |= silent <= state.patience[row]
+            neighbours = self.nodes.network.neighbours_of(int(self.nodes.ids[row]))
+            lacking = neighbours[there & (around[tree.AWAY] == 0) & (self.roll(state, row)[neighbours] == 0)]
             state.missed[row] = lacking[0] if lacking.size else -1
 
     def of(
@@ -52,12 +58,13 @@ class MaskedReports:
             if state.away[row]:
                 continue
             node, epoch = int(self.nodes.ids[row]), float(state.epoch[row])
-            if state.number_epoch[row] != epoch or state.number_process[row] != self.masks.process:
+            now = (epoch, float(state.root[row]), float(state.stamp[row]))
+            fresh = state.number_epoch[row] == epoch and state.number_process[row] == self.masks.process
+            if not fresh or _goes_back(state.reported[row], now):
                 state.number[row] = self.masks.number(node, epoch, int(beats[place]))
                 state.number_epoch[row], state.number_process[row] = epoch, self.masks.process
                 state.reported[row] = -np.inf
             target, roll = np.split(state.target[row], [self.down])
-            now = (epoch, float(state.root[row]), float(state.stamp[row]))
             if np.array_equal(state.reported[row], now):
                 words[place] = state.report[row]
                 continue
@@ -109,3 +116,10 @@ class MaskedReports:
         if state.answers[row] < 1.0:
             return f"it has contributed to {ANSWERS:g} targets, and waits {ANSWER_BEATS:g} activations for each other"
         return ""
+
+
+def _goes_back(reported: Floats, now: tuple[float, float, float]) -> bool:
+    """Whether a node that has last contributed to the round ``reported (3,)`` is in an earlier one of that epoch. Roots
+    only get smaller in an epoch, and stamps larger; but the last epoch of all may begin again."""
+    epoch, root, stamp = reported.tolist()
+    return now[0] == epoch and (-now[1], now[2]) < (-root, stamp)

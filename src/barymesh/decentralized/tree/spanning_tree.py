@@ -140,7 +140,8 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             solved_epoch=filled(0), begun=filled(-1), pace=filled(np.inf), sent=np.full((k, SENT), -np.inf),
             number=filled(0), number_epoch=filled(-1), number_process=filled(-1), reported=np.full((k, 3), -np.inf),
             report=np.zeros((k, self.up if self.masked else 0), dtype=np.uint64), answers=filled(ANSWERS),
-            missed=counts(-1), void=counts(),
+            heard=np.zeros((k, 2, int(self.nodes.degrees.max(initial=0)) if self.masked else 0)), missed=counts(-1),
+            void=counts(),
         )  # fmt: skip
 
     def _tree(self, state: TreeState[S]) -> kernels.Tree:

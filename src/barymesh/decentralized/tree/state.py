@@ -36,8 +36,9 @@ class TreeState(State, Generic[S]):
 
     With masks the target ends with the roll. ``number`` of the node in the roll of ``number_epoch``, drawn by
     ``number_process``; ``reported (k, 3)``, the epoch, root and stamp of its last masked contribution, ``report (k,
-    up)``; ``answers``: to how many targets it may still contribute; ``missed``: the id of a neighbour that is there and
-    that the roll lacks, -1 if there is none. Of a root: ``void``, how often a sum could not be read.
+    up)``; ``answers``: to how many targets it may still contribute; ``heard (k, 2, degree)``: the last beat of each
+    neighbour, and for how many activations it has been that; ``missed``: the id of a neighbour that is there and that
+    the roll lacks, -1 if there is none. Of a root: ``void``, how often a sum could not be read.
     """
 
     own: S
@@ -83,5 +84,6 @@ class TreeState(State, Generic[S]):
     reported: Floats
     report: Words
     answers: Floats
+    heard: Floats
     missed: NDArray[np.int64]
     void: NDArray[np.int64]

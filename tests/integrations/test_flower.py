@@ -3,6 +3,7 @@ loopback. Flower needs an environment of its own: ``make frameworks`` runs these
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,6 +107,15 @@ def test_the_project_runs_in_the_simulation(tmp_path, project):
     # what the example draws
     draws = [np.random.default_rng(k).normal(k - 1.0, 0.5, size=(50 * (k + 1), 1)) for k in range(3)]
     is_barycenter(bm.load(output), draws, "60:-4:4", 0.2)
+
+
+def test_data_of_a_site_are_never_masked_with_keys_that_are_no_secret(monkeypatch):
+    """Also if the site was started with the numbers that nodes of a simulation have."""
+    monkeypatch.syspath_prepend(PROJECT)
+    identity = importlib.import_module("barymesh_flower.app").identity
+    numbers = {"partition-id": 0, "num-partitions": 3}
+    assert identity(SimpleNamespace(node_config=numbers)) is not None
+    assert identity(SimpleNamespace(node_config={**numbers, "data": "a.csv"})) is None
 
 
 def test_the_project_runs_with_real_nodes_and_says_nothing_of_their_data(tmp_path, project):

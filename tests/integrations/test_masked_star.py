@@ -13,6 +13,7 @@ from barymesh.errors import ConfigError, NetworkError, OptionError
 from barymesh.integrations.identity import SITES, Identity
 from barymesh.integrations.masked_star import new_coordinator, new_site
 from barymesh.integrations.star import StarOptions
+from barymesh.methods.orders import Order
 from barymesh.transport.keys import CurveKeyError
 from tests.integrations.folders import folders
 from tests.integrations.test_star import samples
@@ -97,6 +98,37 @@ def test_a_site_answers_a_round_once_whatever_it_is_asked_with():
     lost.report(0)
     with pytest.raises(NetworkError, match="does not have this one"):
         lost.report(1, coordinator.target[-4:-1])
+
+
+def test_a_site_uses_no_mask_again_from_an_old_copy_of_its_memory():
+    """The coordinator has it take another way to the same target: its answer is another, and so must be its masks."""
+    coordinator, sites = begun()
+    coordinator.advance([site.report(1, coordinator.target) for site in sites])
+    site, start = sites[0], coordinator.target
+    memory = {name: array.copy() for name, array in site.saved().items()}
+    other = start.copy()
+    other[site.method.points + Order.PLAIN] = 1.0
+
+    def answers(*targets):
+        again = new_site(OPTIONS, MEASURES[0], identities(3)[0])
+        again.restore(memory)
+        return [again.report(number, target)["words"][3:] for number, target in enumerate(targets, start=2)]
+
+    (_, last), (_, same), (_, deviated) = answers(start, start), answers(start, start), answers(other, start)
+    assert (same == last).all()
+    # the same masks would show the difference of the answers: the count would be equal
+    assert not (deviated == last).any()
+
+
+@pytest.mark.parametrize("total", [3.0, 4.0, 60.0, 3e6])
+def test_a_coordinator_cannot_ask_whether_a_site_weighs_more_than_a_number(total):
+    options = replace(OPTIONS, weights="size")
+    coordinator, sites = begun(options)
+    coordinator.advance([site.report(1, coordinator.target) for site in sites])
+    assert max(site.weight for site in sites) > 4.0
+    coordinator.target[-1] = total
+    for site in sites:
+        assert site.report(2, coordinator.target)["words"].size
 
 
 def test_a_server_cannot_put_its_own_keys_in_place_of_those_of_the_sites():

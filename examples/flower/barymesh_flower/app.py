@@ -17,10 +17,11 @@ def load(context: Context) -> bm.Measure:
     return bm.Empirical(rng.normal(number - 1.0, 0.5, size=(50 * (number + 1), 1)))
 
 
-def identity(context: Context) -> Identity | str:
-    """The folder with its keys that the SuperNode was started with, or, in the simulation, keys that are no secret."""
-    if "identity" in context.node_config:
-        return str(context.node_config["identity"])
+def identity(context: Context) -> Identity | str | None:
+    """The folder with its keys that the SuperNode was started with; for the data of the example, and no others, keys
+    that are no secret."""
+    if "data" in context.node_config:
+        return str(context.node_config["identity"]) if "identity" in context.node_config else None
     return Identity.of_one_owner(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
 
 

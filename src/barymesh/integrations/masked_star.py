@@ -6,8 +6,12 @@ The coordinator is no member, and has no key. A run begins with two rounds for t
     round 1     with the roll, each site sends its weight, masked; the coordinator learns the sum
     from 2 on   with the roll and the sum of the weights, each site sends its contribution, masked
 
-The masks depend on the round, the target and the roll, so sites that were sent different ones add up to nothing that
-can be read. A site answers each round once: if it is asked again, it sends the same words, whatever it is asked with.
+The masks depend on the round, the target and the roll, and on those of all rounds before, so sites that were sent
+different ones add up to nothing that can be read. A site answers each round once: if it is asked again, it sends the
+same words, whatever it is asked with. One that continues from an old copy of its memory sends the same words to the
+same targets, and has other masks from the first other target on.
+
+Which targets a site refuses does not depend on its data: a coordinator learns nothing from errors.
 """
 
 from __future__ import annotations
@@ -59,6 +63,8 @@ class MaskedSite(Site):
         self._masks = identity.masks(secrets.token_bytes(32), repr(options))
         self._number = self._masks.number(self.node, 0.0, 0)
         self._words: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        # the digest of the rounds so far
+        self._past = np.zeros(8)
 
     def report(self, number: int, target: Floats | None = None) -> Report:
         """``words``: masked, but for the roll. In round 1 the target is the roll; later it has that of the method, the
@@ -85,27 +91,35 @@ class MaskedSite(Site):
                 f"The roll of round {number} lacks a site, or does not have this one with the number that it has "
                 "drawn: the run was begun anew, or the coordinator is not honest. Start the run again."
             )
-        moment = Round(0.0, 0.0, float(number), target, roll)
+        moment = Round(0.0, 0.0, float(number), np.concatenate([self._past, target]), roll)
+        words = self._masked(number, moment, target[:down], target[-1])
+        self._past = np.frombuffer(moment.digest, dtype="<u4").astype(float)
+        return words
+
+    def _masked(self, number: int, moment: Round, target: Floats, total: float) -> NDArray[np.uint64]:
+        """The answer to the ``target (down,)`` of a round; ``total``: what all sites weigh, from round 2 on."""
+        sites = self.options.sites
         if number == WEIGHING:
             sums = weight_sums(self.options)
             return sums.report(self._masks, self.node, moment, self.weight, 0.0, [np.empty(0)])
-        share = self.weight * sites / target[-1]
-        if not 0 < share <= sites:
+        if not sites <= total <= sites * LARGEST_WEIGHT:
             raise NetworkError(
-                f"The coordinator says that all sites weigh {target[-1]:g}, and this one weighs {self.weight:g}. It is "
-                "not to be trusted."
+                f"The coordinator says that all {sites} sites weigh {total:g} together, and each weighs 1 or more. It "
+                "is not to be trusted."
             )
-        found = self.contribution(number, target[:down])
+        # cut, and not refused: that would show whether this site weighs more than a number of the coordinator's choice
+        share = min(self.weight * sites / total, float(sites))
+        found = self.contribution(number, target)
         sums = contribution_sums(self.options, self.method)
         parts = [part[0] for part in found.parts]
         return sums.report(self._masks, self.node, moment, share, float(found.errors[0]), parts)
 
     def saved(self) -> dict[str, NDArray[Any]]:
-        return {**super().saved(), "number": np.array(self._number), "words": self._words}
+        return {**super().saved(), "number": np.array(self._number), "words": self._words, "past": self._past}
 
     def restore(self, stored: dict[str, NDArray[Any]]) -> None:
         super().restore(stored)
-        self._number, self._words = float(stored["number"]), stored["words"]
+        self._number, self._words, self._past = float(stored["number"]), stored["words"], stored["past"]
 
 
 class MaskedCoordinator(Coordinator):

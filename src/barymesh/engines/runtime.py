@@ -264,6 +264,8 @@ class Runtime:
 
     async def _until(self, due: float) -> None:
         """Wait, and let the links work, even if there is no time to wait."""
+        # what is ready to be read is read after all that is ready to run: it is here only a turn of the loop later
+        await asyncio.sleep(0)
         await asyncio.sleep(0)
         left = due - time.monotonic()
         if left > 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -60,6 +61,8 @@ def problem() -> Problem:
 
 def run(quick: bool, say: Callable[[str], None]) -> Part:
     """All engines that are installed."""
+    # Ray's workers give way to all other processes; here they have the same priority as those of the other engines
+    os.environ.setdefault("RAY_worker_niceness", "0")
     seconds = 2.0 if quick else 10.0
     size = _frame_size()
     rates: list[Row] = []

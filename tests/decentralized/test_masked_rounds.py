@@ -84,6 +84,14 @@ def test_the_reach_of_a_free_support_is_checked():
         run(clouds, bm.FreeSupport(2, reach=5.0), network="path")
 
 
+def test_records_far_outside_of_the_support_are_refused():
+    """What follows from them would be cut, and the result be another barycenter."""
+    measures = [*MEASURES[:4], bm.Empirical(np.full((3, 1), 100.0))]
+    assert run(measures, masks=False).status is bm.Status.CONVERGED
+    with pytest.raises(MeasureError, match="more than 16 times the largest"):
+        run(measures)
+
+
 def test_gaussian_barycenters_have_masks_too():
     rng = np.random.default_rng(3)
     roots = rng.normal(size=(4, 2, 2))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barymesh.errors import ConfigError, NetworkError, OptionError
+from barymesh.errors import ConfigError, MeasureError, NetworkError, OptionError
 from barymesh.integrations.identity import SITES, Identity
 from barymesh.integrations.masked_star import new_coordinator, new_site
 from barymesh.integrations.star import StarOptions
@@ -165,6 +165,11 @@ def test_a_site_sends_nothing_without_masks_if_it_has_an_identity_and_nothing_at
         new_site(replace(OPTIONS, masks=False), MEASURES[0], identities(3)[0])
     with pytest.raises(OptionError, match="the keys of 4"):
         new_site(OPTIONS, MEASURES[0], identities(4)[0])
+
+
+def test_records_far_outside_of_the_support_are_refused():
+    with pytest.raises(MeasureError, match="more than 16 times the largest"):
+        new_site(OPTIONS, np.array([[0.0], [100.0]]), identities(3)[0])
 
 
 def test_two_sites_with_one_identity_are_noticed():

@@ -24,6 +24,7 @@ from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, 
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS, WITHOUT_STEP
 from barymesh.methods.debiased import DebiasedRounds
+from barymesh.methods.entropic import WITHIN_LIMITS, require_reach
 from barymesh.methods.free_support import FreeSupportMethod
 from barymesh.methods.rounds import Rounds
 from barymesh.methods.stages import needs_rounds
@@ -92,6 +93,8 @@ def build_algorithm(
     if method == "rounds":
         if batch not in (None, "exact"):
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
+        if masks is not None:
+            require_reach(problem, WITHIN_LIMITS)
         rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True)
         rounds.name = method
         rounds.initial = None if start is None else start / problem.reg

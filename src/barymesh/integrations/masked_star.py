@@ -28,6 +28,7 @@ from barymesh.decentralized.masks.sums import MaskedSums
 from barymesh.errors import NetworkError, OptionError
 from barymesh.integrations.identity import Identity, as_identity
 from barymesh.integrations.star import Coordinator, Floats, Report, Site, StarOptions
+from barymesh.methods.entropic import WITHIN_LIMITS, require_reach
 from barymesh.methods.rounds import Rounds
 
 # what a site may weigh at most
@@ -58,6 +59,7 @@ class MaskedSite(Site):
             )
         if self.weight > LARGEST_WEIGHT:
             raise OptionError(f"The site has {self.weight:g} records; with masks {LARGEST_WEIGHT:g} can be counted.")
+        require_reach(self.method.problem, WITHIN_LIMITS)
         self.options, self.node = options, identity.number
         # sites that disagree about anything have other masks
         self._masks = identity.masks(secrets.token_bytes(32), repr(options))

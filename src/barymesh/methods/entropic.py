@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.core import kernels
+from barymesh.errors import MeasureError
 from barymesh.gradients.logarithmic import LogGradients
 from barymesh.measures import Atoms
 from barymesh.methods.base import FARTHEST, LARGEST, UNKNOWN_ERROR, Answer, Contribution, Floats, Indices, Method
@@ -50,6 +51,9 @@ SLOW, FAST = 0.8, 0.5
 # potentials and logarithms are below so many times the largest cost on the support, in units of reg, where there is a
 # bound on them
 REACH = 64.0
+# if no record costs more than so many times the largest cost on the support, they are well below: potentials have no
+# larger range than that cost, and logarithms of estimates one of twice that
+WITHIN_LIMITS = REACH / 4.0
 # what rounding may have done to sums, as a share of the numbers in them
 ROUNDED = 1e-6
 
@@ -223,3 +227,18 @@ def potential_limit(problem: Problem) -> float:
     """What potentials and logarithms are cut to in size, in units of reg, where there is a bound on them: all nodes
     know it, and those that are close to the barycenter are far below it."""
     return REACH * (1.0 + support_cost(problem) / problem.reg)
+
+
+def require_reach(problem: Problem, farthest: float = FARTHEST) -> None:
+    """MeasureError if a measure is so far from the support that neighbours would take what follows from it for a lie;
+    with WITHIN_LIMITS, that potentials or logarithms would be cut. A support whose points move has a reach of its
+    own."""
+    if problem.free is not None:
+        return
+    largest, support = problem.largest_cost(), support_cost(problem)
+    if largest > farthest * support:
+        raise MeasureError(
+            f"The largest cost from a record to the support is {largest:.4g}, more than {farthest:g} times the largest "
+            f"between two points of the support, {support:.4g}: what follows from it would be cut, or refused by "
+            "neighbours. Remove the records that are so far away, or choose a wider support, the same at all nodes."
+        )

@@ -19,6 +19,7 @@ import numpy as np
 
 from barymesh.errors import AccuracyWarning, BarymeshError, MeasureError, NetworkError
 from barymesh.io.files import read_measure
+from barymesh.methods.entropic import require_reach
 from barymesh.peers import audit
 from barymesh.peers.kit import Kit
 from barymesh.peers.node import (
@@ -30,7 +31,6 @@ from barymesh.peers.node import (
     own_address,
     own_problem,
     released,
-    require_reach,
     use_of,
 )
 from barymesh.peers.status import StatusServer

@@ -19,9 +19,9 @@ from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.tree import SpanningTree, TreeState
 from barymesh.engines.runtime import Pace, Place, Runtime, Snapshot, StopReason, hosted_algorithm
-from barymesh.errors import DamagedFileError, FileError, MeasureError, NetworkError, SupportError, WeightError
+from barymesh.errors import DamagedFileError, FileError, NetworkError, SupportError, WeightError
 from barymesh.io.output import RESULT, TABLE, write_picture, write_weights
-from barymesh.methods.base import FARTHEST
+from barymesh.methods.entropic import require_reach
 from barymesh.peers import audit
 from barymesh.peers.doubts import Doubts
 from barymesh.peers.kit import Kit
@@ -31,7 +31,7 @@ from barymesh.peers.states import node_state, state_text
 from barymesh.peers.status import StatusServer
 from barymesh.privacy import private_measure
 from barymesh.privacy.ledger import LEDGER, OpenUse, record_use
-from barymesh.problem import Problem, support_cost
+from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
 from barymesh.support.free import FreeSupport
@@ -314,20 +314,6 @@ async def open_peer(
         runtime.close()
         raise
     return Peer(kit, runtime, folder, spent, head, picture=picture)
-
-
-def require_reach(problem: Problem) -> None:
-    """MeasureError if the measure is so far from the support that the neighbours would take what follows from it for
-    a lie."""
-    if problem.free is not None:
-        return
-    largest, support = problem.cost.largest(problem.support, problem.atoms[0].table), support_cost(problem)
-    if largest > FARTHEST * support:
-        raise MeasureError(
-            f"The largest cost from a record to the support is {largest:.4g}, more than {FARTHEST:g} times the largest "
-            f"between two points of the support, {support:.4g}: neighbours would refuse what follows from it. Remove "
-            "the records that are so far away, or have the network made with a wider support."
-        )
 
 
 async def open_runtime(kit: Kit, problem: Problem, state_file: Path | None, *, sync: bool = False) -> Runtime:

@@ -21,7 +21,7 @@ from benchmarks.tables import table
 NUMBER = 8
 PERIOD, LONGEST_DELAY = 0.2, 1.0
 # virtual seconds to a total variation of 0.01 for degree 4: LAW[0] + LAW[1] log2(m), fitted by the benchmark "growth"
-LAW = (4.0, 1.14)
+LAW = (2.49, 1.32)
 # atoms of a measure, and what an atom takes: place, weight, number, in the problem and in two oracles
 ATOMS, ATOM_BYTES = 28, 72
 # numbers a node holds besides vectors, and vectors: of the algorithm, and of the records and the certificate

@@ -145,8 +145,8 @@ class ClusterCost:
 
     @property
     def bytes(self) -> float:
-        """To and from all shards in an iteration: four vectors there and two back, and a few numbers."""
-        return self.shards * NUMBER * (6 * self.points + 37)
+        """To and from all shards in an iteration: three vectors there and two back, and a few numbers."""
+        return self.shards * NUMBER * (5 * self.points + 37)
 
     @property
     def shard_bytes(self) -> float:

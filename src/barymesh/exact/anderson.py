@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.core import kernels
-from barymesh.exact.nodes import NodeGroup
+from barymesh.exact.nodes import Ahead, NodeGroup
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +42,12 @@ class Anderson:
         self.count = 0
         self.patience = self.waiting = 0
         self.accelerated = False
+
+    def ahead(self) -> Ahead | None:
+        """What the next step will ask of the nodes, if the last one is kept and it accelerates."""
+        if self.open_slot < 0 or self.waiting > 0:
+            return None
+        return Ahead(self.open_slot, self.relaxation, min(self.count + 1, self.depth))
 
     def step(self, drift: Floats, p: Floats, *, plain: bool = False) -> None:
         """Move the potentials, given their residuals; ``drift (n,)``, their sum, is subtracted. ``plain``: do not

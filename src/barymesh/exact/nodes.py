@@ -34,6 +34,27 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """The calls that follow ``residual`` unless the iteration ends there: ``close_slot(slot, relaxation)`` and ``gram``
+    with this ``count``."""
+
+    slot: int
+    relaxation: float
+    count: int
+
+
+@dataclass(frozen=True)
+class ResidualSums:
+    """What nodes add to ``residual`` and to the ``gram`` that follows it."""
+
+    error: float
+    gram: Floats
+
+    def __add__(self, other: ResidualSums) -> ResidualSums:
+        return ResidualSums(self.error + other.error, self.gram + other.gram)
+
+
+@dataclass(frozen=True)
 class RoundSums:
     """What nodes add to a round (methods/base.py): the weighted ``average (up,)`` of their contributions. ``error``:
     the largest of theirs."""
@@ -83,8 +104,15 @@ class NodeGroup(ABC):
         """Evaluate the oracle at the potentials."""
 
     @abstractmethod
-    def residual(self, mean: Floats, p: Floats) -> float:
-        """``sum_i w_i |p_i - p|_1``, for ``p (n,)``. The residuals become ``mean - log p_i``, for ``mean (n,)``."""
+    def residual(self, mean: Floats, p: Floats, ahead: Ahead | None = None) -> float:
+        """``sum_i w_i |p_i - p|_1``, for ``p (n,)``. The residuals become ``mean - log p_i``, for ``mean (n,)``.
+        ``ahead``: announces what is likely to follow, so that nodes elsewhere can do it in the same call."""
+
+    def residual_ahead(self, mean: Floats, p: Floats, ahead: Ahead) -> ResidualSums:
+        """``residual`` and what follows it."""
+        error = self.residual(mean, p, ahead)
+        self.close_slot(ahead.slot, ahead.relaxation)
+        return ResidualSums(error, self.gram(ahead.count, p))
 
     @abstractmethod
     def adjust(self, by: Floats) -> None:

@@ -31,11 +31,12 @@ PIECE = 2**19
 FILE = 2**30
 # the arrays that a call reads, and those that it changes; others do both with both
 BOTH = ("x", "log_p")
-READS = {"evaluate": ("x",), "residual": ("log_p",), "close_slot": ("log_p",), "gram": ("log_p",), "move": BOTH,
-         "undo": ("x",), "end_history": (), "total": ("x",), "shift": ("x",)}  # fmt: skip
+READS = {"evaluate": ("x",), "residual": ("log_p",), "residual_ahead": ("log_p",), "close_slot": ("log_p",),
+         "gram": ("log_p",), "move": BOTH, "undo": ("x",), "end_history": (), "total": ("x",),
+         "shift": ("x",)}  # fmt: skip
 CHANGES: dict[str, tuple[str, ...]] = {
-    "evaluate": ("log_p",), "residual": ("log_p",), "close_slot": (), "gram": (), "move": ("x",), "undo": ("x",),
-    "end_history": (), "total": (), "shift": ("x",)
+    "evaluate": ("log_p",), "residual": ("log_p",), "residual_ahead": ("log_p",), "close_slot": (), "gram": (),
+    "move": ("x",), "undo": ("x",), "end_history": (), "total": (), "shift": ("x",)
 }  # fmt: skip
 EMPTY = np.empty((0, 0))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from barymesh.core import kernels
 from barymesh.exact.certificate import NodeBounds, node_bounds
 from barymesh.exact.coarser import coarser_problem, extended
-from barymesh.exact.nodes import Evaluation, Floats, Indices, NodeGroup, RoundSums
+from barymesh.exact.nodes import Ahead, Evaluation, Floats, Indices, NodeGroup, RoundSums
 from barymesh.exact.rounds import chosen_rounds
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.methods.base import Contribution, RoundMethod
@@ -127,7 +127,7 @@ class Rows(NodeGroup):
         self.mean = np.zeros(0)
         return Evaluation(float((self.weights * value).sum()), self._sum(self.log_p), self._sum(self.x))
 
-    def residual(self, mean: Floats, p: Floats) -> float:
+    def residual(self, mean: Floats, p: Floats, ahead: Ahead | None = None) -> float:
         errors = np.empty(self.count)
         kernels.residual(self.log_p, mean, p, errors)
         self.mean = mean

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barymesh.exact.certificate import NodeBounds
-from barymesh.exact.nodes import Evaluation, Floats, Indices, NodeGroup, RoundSums
+from barymesh.exact.nodes import Ahead, Evaluation, Floats, Indices, NodeGroup, ResidualSums, RoundSums
 from barymesh.support.points import Support
 
 
@@ -39,6 +39,8 @@ class Shards(NodeGroup):
         self.count = sum(shard.count for shard in shards)
         self.ends = np.cumsum([shard.count for shard in shards])
         self.finer: list[int] = []
+        # what was computed ahead
+        self.products: Floats | None = None
 
     def _all(self, method: str, *arguments: Any) -> None:
         """Call it everywhere, and do not wait."""
@@ -82,11 +84,16 @@ class Shards(NodeGroup):
     # an iteration
 
     def evaluate(self) -> Evaluation:
+        self.products = None
         found: Evaluation = self._sum("evaluate")
         return found
 
-    def residual(self, mean: Floats, p: Floats) -> float:
-        return float(self._sum("residual", mean, p))
+    def residual(self, mean: Floats, p: Floats, ahead: Ahead | None = None) -> float:
+        if ahead is None:
+            return float(self._sum("residual", mean, p))
+        found: ResidualSums = self._sum("residual_ahead", mean, p, ahead)
+        self.products = found.gram
+        return found.error
 
     def adjust(self, by: Floats) -> None:
         self._all("adjust", by)
@@ -97,10 +104,12 @@ class Shards(NodeGroup):
         self._all("begin_history", depth, brief)
 
     def close_slot(self, slot: int, relaxation: float) -> None:
-        self._all("close_slot", slot, relaxation)
+        if self.products is None:
+            self._all("close_slot", slot, relaxation)
 
     def gram(self, count: int, p: Floats) -> Floats:
-        return np.asarray(self._sum("gram", count, p))
+        found, self.products = self.products, None
+        return np.asarray(self._sum("gram", count, p)) if found is None else found
 
     def move(self, drift: Floats, coefficients: Floats, relaxation: float, slot: int) -> None:
         self._all("move", drift, coefficients, relaxation, slot)

@@ -133,9 +133,13 @@ def solve(
             p = np.exp(mean + decrease)
             # the rounded history lets sum_i w_i x_i drift, which would flatter the dual
             dual = sums.value - float((drift * p).sum())
-            error = nodes.residual(mean, p)
+            rounding = ROUNDING * (1.0 + abs(dual))
+            # then the step is kept whatever the error, and nodes elsewhere need not wait for that
+            clearly_lowered = dual <= goal - rounding
+            last = len(errors) + 2 >= max_iter
+            error = nodes.residual(mean, p, anderson.ahead() if clearly_lowered and not last else None)
             finite = math.isfinite(dual) and math.isfinite(error)
-            lowered = dual <= goal + ROUNDING * (1.0 + abs(dual)) and error <= ERROR_GROWTH * best
+            lowered = clearly_lowered or (dual <= goal + rounding and error <= ERROR_GROWTH * best)
             if not anderson.keep(finite and lowered):
                 errors.append(errors[-1])
                 duals.append(duals[-1])
@@ -159,7 +163,7 @@ def solve(
                 break
             goal = dual - decrease
             # the last evaluation allowed must not be one that may be undone
-            anderson.step(drift, p, plain=len(errors) + 1 >= max_iter)
+            anderson.step(drift, p, plain=last)
     return Solution(nodes, mean + decrease, len(errors), error, dual, status, np.array(errors), np.array(duals))
 
 

@@ -17,7 +17,7 @@ from barymesh.decentralized.build import build_algorithm
 from barymesh.decentralized.host import Host
 from barymesh.decentralized.inbox import NO_MESSAGE
 from barymesh.decentralized.masks.streams import Masks
-from barymesh.decentralized.masks.sums import MaskedSums
+from barymesh.decentralized.masks.sums import SCALARS, MaskedSums
 from barymesh.decentralized.transport import MemoryTransport
 from barymesh.errors import MeasureError, OptionError, SupportError
 from barymesh.methods.orders import Order
@@ -141,6 +141,8 @@ def test_a_report_is_random_and_shows_no_weight_and_no_error():
     assert len(words) >= 4
     values = (words / 2.0**64).ravel()
     assert stats.kstest(values, "uniform").pvalue > 1e-6
+    # also its count, its weight and its error, which as they are would be the same in all rounds, or small
+    assert (np.ptp(words[:, : len(SCALARS)] / 2.0**64, axis=0) > 0.25).all()
     # while h is within a small part of the range of numbers
     assert np.ptp(reports) < 1e3
 

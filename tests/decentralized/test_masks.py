@@ -1,11 +1,15 @@
 """Masks cancel in the sum over all members to the last bit, and hide every sum over fewer."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.sparse.csgraph import connected_components
 
+from barymesh.decentralized.masks import round as rounds
 from barymesh.decentralized.masks.fixed_point import FixedPoint
 from barymesh.decentralized.masks.round import COLLUDING, SAFETY, TRIALS, Round, partner_count
 from barymesh.decentralized.masks.streams import Masks
@@ -89,6 +93,30 @@ def test_partners_are_mutual_and_each_node_has_as_many():
     for node, found in around.items():
         assert len(set(found)) == len(found) == count
         assert all(node in around[other] for other in found)
+
+
+@given(roll=st.lists(st.integers(1, 2**52), min_size=8, max_size=14), data=st.data())
+def test_only_two_runs_of_colluders_on_the_ring_split_the_others(roll, data):
+    """What the bound on collusion counts, with four partners each."""
+    size, run = len(roll), 2
+    colluders = data.draw(st.sets(st.integers(0, size - 1), max_size=size - 2))
+    moment = Round(2.5, -4.0, 3.0, np.zeros(1), np.array(roll, dtype=float))
+    with mock.patch.object(rounds, "partner_count", return_value=2 * run):
+        linked = np.array([np.isin(range(size), moment.partners(node)) for node in range(size)])
+    honest = [node for node in range(size) if node not in colluders]
+    groups = connected_components(linked[np.ix_(honest, honest)], directed=False)[0]
+    # the gaps between honest members, all around
+    places = np.flatnonzero([node not in colluders for node in moment.ring])
+    gaps = np.diff([*places, places[0] + size]) - 1
+    assert (groups > 1) == (np.count_nonzero(gaps >= run) >= 2)
+
+
+def test_the_ring_follows_from_the_numbers_of_the_roll():
+    """So nobody knows it before the last member has drawn its own."""
+    rings = set()
+    for number in range(1, 51):
+        rings.add(tuple(Round(2.5, -4.0, 3.0, np.zeros(1), np.array([*range(1, 20), number], dtype=float)).ring))
+    assert len(rings) == 50
 
 
 @given(seed=st.integers(0, 10**6), nodes=st.integers(1, 300), size=st.floats(1e-3, 1e8), data=st.data())

@@ -1,75 +1,80 @@
 """
-Following a distribution that drifts
-====================================
+Following the weather, week by week
+===================================
 
-Twelve weather stations exchange messages with a few neighbours each, and follow the distribution of temperature that is
-typical of all of them. The weather changes: every fifteen seconds each station has new data, at a time of its own.
-Nothing is restarted. How far behind is the network, and what would an answer computed once, at the start, be worth?
+How warm are the days of a typical week, *by now*? Each week has seven days. The barycenter of the last thirteen weeks
+is the typical one. Every week a new one comes and the oldest is dropped, for four years of real weather in Seattle.
+Must everything be computed anew each time? Twelve of the thirteen weeks have not changed, and the computation
+can continue from their last potentials.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
+from vega_datasets import data
 
 import barymesh as bm
-from barymesh.scenario import NewData
 
-STATIONS, PERIOD, LAST, END = 12, 15.0, 90.0, 120.0
-offsets = np.random.default_rng(0).normal(0, 1.5, STATIONS)
-support = np.linspace(0, 30, 61)
+WEEKS, REG = 13, 2.0
+weather = data.seattle_weather()
+days = weather["temp_max"].to_numpy()
+weeks = [bm.Empirical(days[start : start + 7], label=f"week {start // 7}") for start in range(0, len(days) - 6, 7)]
+degrees = np.linspace(-4, 40, 89)
+print(f"{len(weeks)} weeks, from {weather['date'].min():%d %B %Y} to {weather['date'].max():%d %B %Y}")
 
+# %%
+# ``start`` takes the last result. Weeks are known by their labels: one that was there before keeps its potentials, and
+# the new one begins without any.
 
-def weather(station: int, at: float) -> bm.Gaussian:
-    """Warmer and warmer, and more and more varied."""
-    return bm.Gaussian(15 + 4 * np.sin(np.pi * (at - 40) / 80) + offsets[station], 1 + at / 60)
+ends = range(WEEKS, len(weeks) + 1)
+continued, last = [], None
+for end in ends:
+    last = bm.barycenter(weeks[end - WEEKS : end], degrees, reg=REG, tol=1e-4, start=last)
+    continued.append(last)
+anew = [bm.barycenter(weeks[end - WEEKS : end], degrees, reg=REG, tol=1e-4) for end in ends]
+saved = 1 - sum(one.iterations for one in continued[1:]) / sum(one.iterations for one in anew[1:])
+print(f"Iterations saved: {saved:.0%}")
 
+# %%
+# Two checks. Computed anew, the answers are the same. And on a line the barycenter without blur has a closed form: the
+# mean of the coldest days of the thirteen weeks, the mean of the second coldest, and so on. Its mean and its spread,
+# with the blur of ``reg`` added, are those that were found.
 
-first = [weather(station, 0.0) for station in range(STATIONS)]
-changes = [
-    NewData(node=station, at=at, measure=weather(station, at))
-    for station in range(STATIONS)
-    for at in np.arange(PERIOD * (station + 1) / STATIONS, LAST, PERIOD)
-]
-run = bm.barycenter(
-    first, support, reg=0.2, network="watts_strogatz", events=changes, duration=END, record_every=3, snapshots=True
+misplaced = max(np.abs(one.weights - other.weights).sum() / 2 for one, other in zip(continued, anew, strict=True))
+typical = np.array([np.mean([np.sort(week.points[:, 0]) for week in weeks[end - WEEKS : end]], axis=0) for end in ends])
+means, spreads = np.transpose([[one.mean().item(), np.sqrt(one.cov().item())] for one in continued])
+blurred = np.hypot(typical.std(axis=1), np.sqrt(REG / 2))
+print(f"Anew: {misplaced:.0e} of the days misplaced at most")
+print(f"Closed form: means within {np.abs(means - typical.mean(axis=1)).max():.3f} degrees,", end=" ")
+print(f"spreads within {np.abs(spreads - blurred).max():.2f}")
+assert misplaced < 1e-3
+assert np.abs(means - typical.mean(axis=1)).max() < 0.05
+assert np.abs(spreads - blurred).max() < 0.5
+assert saved > 0.1
+
+# %%
+# The obvious alternative counts all days of the last thirteen weeks together. In spring and autumn that is much wider
+# than any of these weeks was, because the season moves within the window. The barycenter is as wide as a week.
+
+pooled = np.array([days[7 * (end - WEEKS) : 7 * end].std() for end in ends])
+typical_week = np.array([np.mean([week.points.std() for week in weeks[end - WEEKS : end]]) for end in ends])
+print(f"Spread: all days together {pooled.mean():.1f} degrees, a week {typical_week.mean():.1f},", end=" ")
+print(f"barycenter {typical.std(axis=1).mean():.1f}")
+assert abs(typical.std(axis=1).mean() - typical_week.mean()) < 0.1 * pooled.mean()
+
+dates = weather["date"].to_numpy()[[7 * end - 1 for end in ends]]
+figure, (top, bottom) = plt.subplots(
+    2, 1, figsize=(7.5, 5.4), sharex=True, height_ratios=[2.4, 1], layout="constrained"
 )
-
-# %%
-# The check: every 3 seconds, the barycenter of the data that the stations have at that moment, computed in one place.
-# ``snapshots`` holds what each station believed then. Total variation is the share of the distribution that is
-# misplaced: 0 is right, 1 is all wrong.
-
-times, truth, now = run.history["time"], [], None
-for time in times:
-    data = {change.node: change.measure for change in changes if change.at <= time}
-    now = bm.barycenter([data.get(k, first[k]) for k in range(STATIONS)], support, reg=0.2, tol=1e-5, start=now)
-    truth.append(now.weights)
-truth = np.array(truth)
-network = np.abs(run.snapshots - truth[:, None]).sum(axis=2) / 2
-once = np.abs(truth[0] - truth).sum(axis=1) / 2
-
-settled = (times > 10) & (times <= LAST)
-print(f"While the weather changes: network {network[settled].mean():.2f}, first answer {once[settled].mean():.2f}")
-print(f"{END - LAST:.0f} s after the last change: network {network[-1].max():.4f}, first answer {once[-1]:.2f}")
-assert network[settled].mean() < 0.2 * once[settled].mean()
-assert network[-1].max() < 0.01
-
-# %%
-# The network is about three seconds behind, the time in which a change goes to the root of its tree and back; a
-# station with fresh data leans towards them until messages of the others arrive. If data changed much faster than
-# that, the answer would lag visibly; once they no longer change, it becomes exact.
-
-figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, layout="constrained")
-top.plot(times, run.snapshots @ support, color="#56B4E9", linewidth=0.8)
-top.plot([], [], color="#56B4E9", label="each station's answer")
-top.plot(times, truth @ support, color="black", linestyle=":", linewidth=2, label="exact at that moment")
-top.axhline(truth[0] @ support, color="#D55E00", linestyle="--", label="computed once, at the start")
-top.set_ylabel("mean temperature (°C)")
-bottom.plot(times, once, color="#D55E00", linestyle="--")
-bottom.plot(times, network, color="#56B4E9", linewidth=0.8)
-bottom.plot(times, network.mean(axis=1), color="#0072B2", linewidth=2, label="mean of the stations")
-bottom.set(xlabel="time (s)", ylabel="share misplaced", ylim=(0, 1.05))
-for axes in (top, bottom):
-    axes.axvspan(LAST, END, color="0.92")
-figure.legend(loc="outside lower center", ncols=2, frameon=False)
-figure.suptitle("In the grey part no new data arrive", fontsize=10)
+ribbon = np.array([one.weights for one in continued]).T / (degrees[1] - degrees[0])
+shown = top.pcolormesh(dates, degrees, 100 * ribbon, cmap="magma", shading="nearest", rasterized=True)
+top.plot(dates, means, color="white", linewidth=1)
+figure.colorbar(shown, ax=top, label="days (% for each degree)")
+top.set(
+    ylabel="warmest hour of the day (°C)", title="The days of a typical week, of the last thirteen; white: the mean"
+)
+bottom.plot(dates, pooled, color="#D55E00")
+bottom.plot(dates, typical.std(axis=1), color="#0072B2")
+bottom.text(dates[2], 1.05 * pooled.max(), "all days of the thirteen weeks together", color="#D55E00", fontsize=9)
+bottom.text(dates[2], 0.3, "barycenter", color="#0072B2", fontsize=9)
+bottom.set(ylabel="spread (°C)", ylim=(0, 1.25 * pooled.max()))
 plt.show()

@@ -7,7 +7,7 @@ engineers a part between two designs. A cross-fade shows both shapes at once. Al
 the mass of one moves to that of the other, on straight lines and at constant speed. ``bm.path`` computes it.
 """
 
-# sphinx_gallery_thumbnail_number = 1
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 import ot

@@ -71,8 +71,8 @@ def test_free_supports_have_masks_too(weights):
     common = {"measures": clouds, "support": support, "reg": 0.05, "network": "path", "tol": 1e-3}
     masked, plain = run(**common), run(masks=False, **common)
     assert masked.status is plain.status is bm.Status.STATIONARY
-    np.testing.assert_allclose(masked.support.points, plain.support.points, atol=1e-3)
-    assert distance(masked, plain) <= 1e-3
+    np.testing.assert_allclose(masked.support.points, plain.support.points, atol=1e-9)
+    assert distance(masked, plain) <= 1e-9
     assert (masked.node_gaps >= 0).all()
 
 
@@ -107,10 +107,10 @@ def test_gaussian_barycenters_have_masks_too():
 
 
 def test_debiased_barycenters_have_masks_too():
-    common = {"debias": True, "tol": 1e-6}
+    common = {"debias": True, "tol": 1e-9}
     masked, plain = run(**common), run(masks=False, **common)
     assert masked.status is plain.status is bm.Status.CONVERGED
-    assert distance(masked, plain) <= 1e-6
+    assert distance(masked, plain) <= 1e-9
 
 
 def host(masks=True, network="path", tol=0.0):

@@ -35,6 +35,28 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True)
+class TreePlaces:
+    """Where nodes are in the spanning tree that adds up their reports.
+
+    Attributes
+    ----------
+    parents : array (m,)
+        The number of each node's parent; its own for a root.
+    epochs : array (m,)
+        The tree that each node is in: a new one, with a larger whole part, begins when nodes come, leave or fail.
+    rounds : array (m,) of bool
+        Whether the node works in rounds: once for each target, all together.
+    masked : array (m,) of bool
+        Whether what the node reports is masked, so that only the sum over all nodes can be read.
+    """
+
+    parents: Indices
+    epochs: Floats
+    rounds: NDArray[np.bool_]
+    masked: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class NodeDetails:
     """The nodes of a network one by one, for pictures.
 
@@ -45,10 +67,16 @@ class NodeDetails:
     staleness : array (links,) or None
         Seconds since the message that a node last received over each directed link was sent; None where that is
         unknown.
+    gaps : array (m,)
+        The certified gap that each node knows; NaN where it knows none.
+    tree : TreePlaces or None
+        Where the nodes are in the tree; None for methods that have none.
     """
 
     states: NDArray[np.object_]
     staleness: Floats | None
+    gaps: Floats
+    tree: TreePlaces | None = None
 
 
 @dataclass(frozen=True)

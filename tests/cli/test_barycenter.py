@@ -25,7 +25,7 @@ from barymesh.options import EXACT, Options
 from tests.cli.calling import call
 from tests.terminal import interrupted_on_a_terminal
 
-OUTPUTS = ["barycenter.png", "result.npz", "summary.json", "weights.csv"]
+OUTPUTS = ["barycenter.png", "recording.npz", "result.npz", "summary.json", "weights.csv"]
 COMMANDS = sorted(typer.main.get_command(app).commands)
 # a guard against hanging, not a measurement
 PATIENCE = 600

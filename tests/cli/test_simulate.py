@@ -31,7 +31,10 @@ reg = 0.3
 support = "20:-4:4"
 network = "cycle"
 """
-OUTPUTS = ["barycenter.png", "history.csv", "history.png", "result.npz", "run.npz", "summary.json", "weights.csv"]
+OUTPUTS = [
+    "barycenter.png", "history.csv", "history.png", "recording.npz", "result.npz", "run.npz", "summary.json",
+    "weights.csv",
+]  # fmt: skip
 CHANGING = {"seconds", "recording_seconds"}
 
 

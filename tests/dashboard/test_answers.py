@@ -5,20 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from barymesh.dashboard.page import answers_of
-from barymesh.dashboard.scene import GAP, NodeTable, Scene
+from barymesh.dashboard.scene import GAP, Scene
 from barymesh.record import NodeState
+from tests.dashboard.scenes import scene
 
 WHO, DONE, GOOD, WRONG = "Who is there?", "Is it done?", "How good is it?", "Did anybody misbehave?"
-
-
-def scene(*states, running=True, errors=None, **facts):
-    count = len(states)
-    nodes = NodeTable(
-        names=[f"site-{k}" for k in range(count)], positions=np.zeros((count, 2)),
-        errors=np.full(count, np.nan) if errors is None else np.array(errors), states=states,
-        edges=np.empty((0, 2), dtype=np.intp), staleness=np.empty(0), total=count, links=0,
-    )  # fmt: skip
-    return Scene("made up", "", running, nodes=nodes, **facts)
 
 
 def test_a_run_at_work():
@@ -45,6 +36,17 @@ def test_the_quality_is_the_certificate_and_the_node_farthest_away():
     assert found[GOOD] == "certified gap 0.01, those present within 0.25 of the mean"
 
 
+def test_without_a_certificate_of_all_it_is_what_nodes_know_of_theirs():
+    states = (NodeState.CONVERGED, NodeState.CONVERGED, NodeState.DEAD)
+    found = answers_of(scene(*states, gaps=[1e-3, 2e-3, np.nan]))
+    assert found[GOOD] == "certified gap 0.002 at all nodes"
+    assert answers_of(scene(*states, gaps=[1e-3, np.nan, np.nan]))[GOOD] == "certified gap 0.001 at 1 of 2 nodes"
+
+
+def test_a_proof_that_somebody_lies_is_told():
+    assert answers_of(scene(NodeState.WORKING, proofs=["site-3 or site-4 lies"]))[WRONG] == "site-3 or site-4 lies"
+
+
 def test_who_misbehaves_is_named():
     states = [NodeState.CUT_OFF] * 7 + [NodeState.STUCK]
     found = answers_of(scene(*states))
@@ -52,4 +54,4 @@ def test_who_misbehaves_is_named():
 
 
 def test_without_a_network_nothing_is_asked():
-    assert answers_of(Scene("made up", "", True)) == {}
+    assert answers_of(Scene("", True)) == {}

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.dashboard import LiveFile
 from tests.dashboard.serving import QUIET, serving
 from tests.peers.cluster import Cluster
 
@@ -39,6 +40,37 @@ PAINTED = """() => {
     return false;
   }).length;
 }"""
+
+
+# the labels of a figure, as boxes in pixels: names of nodes, or texts beside curves
+BOXES = """([figure, source]) => {
+  const plot = Bokeh.documents[0].get_model_by_name(figure);
+  const view = Bokeh.index.find_one(plot);
+  const renderer = plot.renderers.find(one => one.data_source.name == source);
+  const data = renderer.data_source.data;
+  const brush = document.createElement("canvas").getContext("2d");
+  brush.font = "11px helvetica, arial, sans-serif";
+  return Array.from(data.text, (text, k) => {
+    const wide = brush.measureText(text).width, shift = data.shift ? data.shift[k] : 0;
+    const x = view.frame.x_scale.compute(data.x[k]), y = view.frame.y_scale.compute(data.y[k]) + shift;
+    return {text, x0: data.shift ? x : x - wide / 2, x1: data.shift ? x + wide : x + wide / 2, y0: y - 5, y1: y + 5};
+  });
+}"""
+# columns of a source of a figure
+COLUMNS = """([figure, source]) => {
+  const plot = Bokeh.documents[0].get_model_by_name(figure);
+  const {data} = plot.renderers.find(one => one.data_source.name == source).data_source;
+  return Object.fromEntries(Object.entries(data).map(([name, column]) => [name, Array.from(column)]));
+}"""
+
+
+def apart(boxes):
+    """Whether no two labels overlap."""
+    return not any(
+        a["x0"] < b["x1"] and b["x0"] < a["x1"] and a["y0"] < b["y1"] and b["y0"] < a["y1"]
+        for k, a in enumerate(boxes)
+        for b in boxes[:k]
+    )
 
 
 def found_browser():
@@ -103,8 +135,13 @@ def finished(tmp_path_factory):
     """The address of a page of a finished run."""
     folder = tmp_path_factory.mktemp("finished")
     measures = [bm.Gaussian(mean, 0.4) for mean in np.linspace(-2, 2, 12)]
-    result = bm.barycenter(measures, np.linspace(-4, 4, 60), reg=0.1, network="erdos_renyi:p=0.4", progress=False)
-    result.save(folder / "result.npz")
+    # a fraction of a second
+    with LiveFile(folder, "sinkhorn", every=0) as live:
+        result = bm.barycenter(
+            measures, np.linspace(-4, 4, 60), reg=0.1, network="erdos_renyi:p=0.4", record_every=0.5,
+            faults=["crash:node=3,start=2,stop=6"], callback=live, progress=False,
+        )  # fmt: skip
+        result.save(folder / "result.npz")
     with serving(folder) as address:
         yield address
 
@@ -138,17 +175,133 @@ def test_with_the_keyboard_alone(browser, finished):
         assert unseen == []
         everything = " ".join(reached)
         assert "skip" in reached[0]
-        for one in ("pause", "switch", "bk-Figure", "SUMMARY"):
+        for one in ("first", "play", "live", "slider", "speed", "switch", "bk-Figure", "SUMMARY"):
             assert one in everything
-        page.focus("#pause")
+        # back, scene by scene
+        before = page.get_attribute("#slider", "aria-valuetext")
+        page.focus("#slider")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function("document.getElementById('status').textContent.startsWith('Recorded.')")
+        assert page.get_attribute("#slider", "aria-valuetext") != before
+        assert page.get_attribute("#live", "aria-pressed") == "false"
+        page.focus("#live")
         page.keyboard.press("Enter")
-        assert page.get_attribute("#pause", "aria-pressed") == "true"
+        page.wait_for_function("document.getElementById('status').textContent.startsWith('Over.')")
         page.focus("summary")
         page.keyboard.press("Enter")
         assert page.locator("#rows tr").count() == 12
         page.focus(".switch")
         page.keyboard.press("Enter")
         assert page.get_attribute("html", "data-theme") == "dark"
+
+
+def seek(page, share):
+    page.evaluate(
+        """share => {
+          const slider = document.getElementById("slider");
+          slider.value = Math.round(share * slider.max);
+          slider.dispatchEvent(new Event("input"));
+        }""",
+        share,
+    )
+    page.wait_for_function("document.getElementById('status').textContent.startsWith('Recorded.')", timeout=PATIENCE)
+
+
+def test_a_run_is_replayed(browser, finished, tmp_path):
+    with visiting(browser, finished) as page:
+        last = float(page.get_attribute("html", "data-now"))
+        flags = page.text_content("#flags")
+        assert "3 dead" in flags
+        assert "3 back" in flags
+        final = page.evaluate(COLUMNS, ["network", "nodes"])
+        # when the node was dead
+        seek(page, 4 / last)
+        page.wait_for_function("document.getElementById('status').textContent.includes('Dead: 3')", timeout=PATIENCE)
+        assert 2 <= float(page.get_attribute("html", "data-now")) < 6
+        assert "without 3" in page.text_content("#answers")
+        then = page.evaluate(COLUMNS, ["network", "nodes"])
+        assert then["marker"][3] == "x"
+        assert min(then["error"]) > max(final["error"])
+        picture(page, tmp_path, "replay")
+        # from the start to the end, fast, and then the newest is followed again
+        page.select_option("#speed", "4")
+        page.click("#first")
+        page.wait_for_function("document.documentElement.dataset.playing == 'yes'", timeout=PATIENCE)
+        assert page.text_content("#play") == "Pause"
+        page.wait_for_function("document.getElementById('status').textContent.startsWith('Over.')", timeout=PATIENCE)
+        assert page.get_attribute("#live", "aria-pressed") == "true"
+        assert float(page.get_attribute("html", "data-now")) == last
+        # slow motion: more than two minutes for all of it, so it is near the start for long
+        page.select_option("#speed", "0.0625")
+        page.click("#play")
+        page.wait_for_function("document.getElementById('status').textContent.startsWith('Recorded.')")
+        page.click("#play")
+        assert page.get_attribute("html", "data-playing") == "no"
+        assert float(page.get_attribute("html", "data-now")) < last / 2
+
+
+def test_labels_do_not_collide(browser, finished, tmp_path):
+    for size in (PHONE, WIDE):
+        with visiting(browser, finished, size) as page:
+            page.wait_for_function(f"({BOXES})(['network', 'labels']).length > 0", timeout=PATIENCE)
+            names = page.evaluate(BOXES, ["network", "labels"])
+            assert apart(names)
+            if size == WIDE:
+                assert len(names) == 12
+            seek(page, 0.3)
+            tips = page.evaluate(BOXES, ["barycenter", "tips"])
+            assert {one["text"] for one in tips} == {"mean of the nodes", "each node"}
+            assert apart(tips)
+
+
+def test_colours_tree_root_and_gaps(browser, finished):
+    with visiting(browser, finished) as page:
+        assert page.locator(".decades li").count() == 9
+        assert len(page.evaluate(COLUMNS, ["network", "tree"])["x0"]) == 11
+        assert len(page.evaluate(COLUMNS, ["network", "roots"])["x"]) == 1
+        assert page.evaluate(COLUMNS, ["network", "locks"])["x"] == []
+        nodes = page.evaluate(COLUMNS, ["network", "nodes"])
+        assert sum(label.endswith(" root") for label in nodes["label"]) == 1
+        assert all("certified gap" in note for note in nodes["note"])
+        page.click("summary")
+        rows = page.locator("#rows tr")
+        parents = [row.locator("td").nth(3).inner_text() for row in rows.all()]
+        assert parents.count("root") == 1
+        assert all("10⁻" in row.locator("td").nth(2).inner_text() for row in rows.all())
+
+
+def test_many_nodes_have_no_names_on_top_of_one_another(browser, tmp_path):
+    measures = [bm.Gaussian(mean, 0.4) for mean in np.linspace(-2, 2, 120)]
+    with LiveFile(tmp_path, "rounds", every=0) as live:
+        bm.barycenter(
+            measures, np.linspace(-4, 4, 30), reg=0.2, network="complete", method="rounds", duration=3, callback=live,
+            progress=False,
+        )  # fmt: skip
+    with serving(tmp_path) as address, visiting(browser, address, PHONE) as page:
+        page.wait_for_function(f"({BOXES})(['network', 'labels']).length > 0", timeout=PATIENCE)
+        names = page.evaluate(BOXES, ["network", "labels"])
+        assert apart(names)
+        # those without a place are shown at the pointer
+        assert len(names) < 120
+        assert len(page.evaluate(COLUMNS, ["network", "nodes"])["name"]) == 120
+
+
+def test_methods_compared_are_named_at_the_ends_of_their_curves(browser, tmp_path):
+    measures = [bm.Gaussian(mean, 0.4) for mean in np.linspace(-2, 2, 6)]
+    for method in ("sinkhorn", "dcwb", "gossip_sinkhorn"):
+        with LiveFile(tmp_path / method, method, every=0) as live:
+            result = bm.barycenter(
+                measures, np.linspace(-4, 4, 30), reg=0.2, network="cycle", method=method, duration=20, callback=live,
+                progress=False,
+            )  # fmt: skip
+            result.save(tmp_path / method / "result.npz")
+    with serving(tmp_path) as address, visiting(browser, address) as page:
+        for panel in ("panel_consensus", "panel_rate"):
+            tips = page.evaluate(BOXES, [panel, "tips"])
+            assert {one["text"] for one in tips} == {"sinkhorn", "dcwb", "gossip_sinkhorn"}
+            assert apart(tips)
+        picture(page, tmp_path, "compared")
 
 
 def test_those_who_do_not_see_are_told(browser, finished):
@@ -198,13 +351,15 @@ def test_it_follows_a_run_and_says_when_it_has_ended(browser, tmp_path):
                 page.wait_for_function(f"document.getElementById('counts').textContent != {before!r}", timeout=PATIENCE)
                 picture(page, tmp_path, "simulation")
                 # still while it is paused, and on again
-                page.click("#pause")
-                time.sleep(0.7)
+                page.click("#play")
+                page.wait_for_function("document.getElementById('status').textContent.startsWith('Recorded.')")
                 paused = words(page, "status")
                 time.sleep(2)
                 assert words(page, "status") == paused
-                page.click("#pause")
-                page.wait_for_function(f"document.getElementById('status').textContent != {paused!r}", timeout=PATIENCE)
+                page.click("#live")
+                page.wait_for_function(
+                    "document.getElementById('status').textContent.startsWith('Dead: 3. At work')", timeout=PATIENCE
+                )
                 process.send_signal(signal.SIGINT)
                 page.wait_for_function(
                     "document.getElementById('status').textContent.includes('Over.')", timeout=PATIENCE

@@ -211,7 +211,7 @@ def test_the_figures_of_a_record_are_those_of_the_members(network, absent):
         here,
         5,
         Traffic(7, 11),
-        lambda: NodeDetails(np.array([]), None),
+        lambda: NodeDetails(np.array([]), None, np.array([])),
     )
     members = np.flatnonzero(here)
     mean, total = p[members].mean(axis=0), lam[members].mean(axis=0)

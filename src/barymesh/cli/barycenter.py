@@ -37,8 +37,8 @@ def barycenter(
 ) -> None:
     """Compute the barycenter of measures in files.
 
-    Writes result.npz (everything), weights.csv, barycenter.png and summary.json to the output folder. Ctrl-C keeps the
-    best result so far; --resume continues from it.
+    Writes result.npz (everything), weights.csv, barycenter.png, summary.json and recording.npz (for 'barymesh
+    dashboard') to the output folder. Ctrl-C keeps the best result so far; --resume continues from it.
 
     Examples:
 
@@ -72,6 +72,7 @@ def compute(config: Config, as_json: bool, quiet: bool) -> int:
     with LiveFile(folder, "sinkhorn", until) as live, collecting_warnings() as messages:
         result = barycenter(measures, **config.options, start=start, callback=live, progress=not (quiet or as_json))
         files = write_outputs(result, folder)
+    files["recording"] = str(live.recording)
     if as_json:
         print_json(result.summary(), files, messages)
     else:

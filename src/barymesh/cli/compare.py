@@ -148,7 +148,7 @@ def _run_methods(config: Config, methods: list[str], progress: bool) -> Outcome:
                 outcome.failures[method] = error
             except KeyboardInterrupt:
                 outcome.interrupted = True
-            live.close()
+            live.close(failed=method not in outcome.results)
             if outcome.interrupted:
                 break
     return outcome

@@ -108,6 +108,7 @@ def _simulate(config: Config, path: Path, as_json: bool, quiet: bool) -> int:
     with LiveFile(folder, method, duration) as live, collecting_warnings() as messages:
         result = barycenter(measures, **options, callback=live, progress=not (quiet or as_json))
         files = write_outputs(result, folder, animation=animation)
+    files["recording"] = str(live.recording)
     if simulated:
         files["run"] = str(folder / CHECKPOINT)
     if as_json:

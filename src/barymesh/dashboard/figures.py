@@ -1,18 +1,21 @@
-"""The figures of a scene, and how they change with it. A page has as many as the scene has things to show."""
+"""The figures of a recording: those of one scene, and curves over time. A page has as many as there is to show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from barymesh.dashboard.scene import Barycenter, Columns, Floats, NodeTable, Scene
+from barymesh.dashboard.marks import DONE, EPOCH, HARM, ROUNDS, Mark, marks_of
+from barymesh.dashboard.scene import MOST_TILES, Barycenter, Columns, Floats, NodeTable, Recording, Scene
 from barymesh.extras import needs
 from barymesh.record import NodeState
 from barymesh.subsample import evenly
-from barymesh.viz.bokeh_network import edge_columns, network_figure, node_columns
+from barymesh.viz.bokeh_network import edge_columns, network_figure, node_sources, tree_columns
 from barymesh.viz.bokeh_plots import (
+    LEVEL,
+    ONE_OF_MANY,
     Curve,
     Dash,
     Figure,
@@ -28,7 +31,7 @@ from barymesh.viz.bokeh_plots import (
 from barymesh.viz.theme import NOTHING, PALETTE, Panel, curve_scale, log_values, shown_number
 
 with needs("dashboard"):
-    from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper
+    from bokeh.models import ColumnDataSource, DataRange1d, LinearColorMapper, Span, Text, VSpan
     from bokeh.palettes import Magma256
 
 MARKERS: dict[str, str] = {
@@ -61,39 +64,55 @@ PANELS = (
     Panel("error", "largest error estimated by a node (L1)", 1e-10),
     Panel(RATE, "messages a second"),
 )
-# points of a curve, pixels of a side of a picture, nodes in a mosaic: what can be seen, and sent every second
-MOST_POINTS, MOST_PIXELS, MOST_TILES = 400, 256, 16
+# points of a curve, pixels of a side of a picture: what can be seen, and sent every second
+MOST_POINTS, MOST_PIXELS = 400, 256
+# pixels on the right of curves for their labels: of a letter, and of a number, and at most
+LETTER, NUMBER_ROOM, MOST_ROOM = 6.2, 72, 120
+# what marks look like
+MARK_LOOKS = {
+    EPOCH: ("#777777", "dashed"), ROUNDS: ("#0072B2", "solid"), HARM: ("#D55E00", "dotted"), DONE: ("#009E73", "solid"),
+}  # fmt: skip
 # parts of a run over which rates are averaged: in more there would be nothing but noise
 MOST_RATES = 60
 
 
-def shape_of(scene: Scene) -> tuple[Any, ...]:
-    """What figures the scene needs: scenes of the same shape can follow one another on a page."""
-    seen = scene.barycenter
+def shape_of(recording: Recording) -> tuple[Any, ...]:
+    """What figures the recording needs: those of the same shape can follow one another on a page."""
+    scene = recording.newest
+    seen, nodes = scene.barycenter, scene.nodes
     support = None if seen is None else (seen.support.points.shape, seen.support.grid and seen.support.grid.shape)
-    nodes = None if scene.nodes is None else scene.nodes.positions.tobytes()
-    return nodes, support, tuple(scene.runs), scene.clock, scene.unit, tuple(p.column for p in panels_of(scene))
+    places = None if nodes is None else nodes.graph.positions.tobytes()
+    panels = tuple(panel.column for panel in panels_of(recording))
+    return places, support, tuple(recording.runs), recording.clock, recording.unit, panels
 
 
 class Figures:
-    """``roots``: the figures by name. ``show`` brings them up to another scene of the same shape."""
+    """``roots``: the figures by name. ``show`` draws another scene, and ``renew`` what has come to the recording."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, recording: Recording) -> None:
         self.roots: dict[str, Figure] = {}
         self.panels: list[str] = []
-        # whether the estimates are curves, so that these need a legend
-        self.curves = scene.barycenter is not None and scene.barycenter.support.dimension == 1
         self._updates: list[Callable[[Scene], None]] = []
+        self._renewals: list[Callable[[Recording], None]] = []
+        self._cursors: list[Span] = []
+        scene = recording.newest
         if scene.nodes is not None:
             self._network(scene.nodes)
         if scene.barycenter is not None:
             self._barycenter(scene.barycenter)
-        self._curves(scene)
+        self._curves(recording)
 
-    def show(self, scene: Scene) -> None:
-        """Draw it."""
+    def show(self, scene: Scene, *, live: bool) -> None:
+        """Draw the scene, and where it is in time unless it is the newest."""
         for update in self._updates:
             update(scene)
+        for cursor in self._cursors:
+            cursor.update(location=scene.now, visible=not live and bool(np.isfinite(scene.now)))
+
+    def renew(self, recording: Recording) -> None:
+        """Draw what is over time."""
+        for update in self._renewals:
+            update(recording)
 
     def _add(self, name: str, plot: Figure) -> Figure:
         plot.name = name
@@ -103,12 +122,12 @@ class Figures:
     # ---- the network
 
     def _network(self, nodes: NodeTable) -> None:
-        plot = self._add("network", network_figure(_nodes(nodes), _edges(nodes), "", height=430))
-        dots, lines = _source(plot, "nodes"), _source(plot, "edges")
+        plot = self._add("network", network_figure(_network_sources(nodes), "", height=430))
 
         def update(scene: Scene) -> None:
             if scene.nodes is not None:
-                dots.data, lines.data = _nodes(scene.nodes), _edges(scene.nodes)
+                for name, columns in _network_sources(scene.nodes).items():
+                    _source(plot, name).data = columns
 
         self._updates.append(update)
 
@@ -135,14 +154,21 @@ class Figures:
         def mean(new: Barycenter) -> Curve:
             return Curve("mean of the nodes", z, scale * new.mean[order], MEAN, width=3)
 
+        def tips(new: Barycenter) -> dict[str, Any]:
+            middle, own = scale * new.mean[order], scale * new.estimates[:, order]
+            curves = np.vstack([middle, own])
+            ends = [_beside(z, curves, 0.5 * middle.max()), _beside(z, curves, 0.85 * own.max())]
+            return _tips(ends, ["mean of the nodes", "each node"], [MEAN, ONE_OF_MANY])
+
         own = scale * seen.estimates[:, order]
         plot = self._add("barycenter", estimates_figure(z, own, mean(seen), frame, DataRange1d(range_padding=0.02)))
         plot.y_range.start = 0
-        many, one = _source(plot, "estimates"), _source(plot, "curves")
+        many, one, labels = _source(plot, "estimates"), _source(plot, "curves"), _add_tips(plot, tips(seen))
 
         def update(new: Barycenter) -> None:
             many.data = estimate_columns(z, scale * new.estimates[:, order])
             one.data = curve_columns([mean(new)], frame)
+            labels.data = tips(new)
 
         self._follow(update)
 
@@ -167,30 +193,56 @@ class Figures:
 
     # ---- the curves
 
-    def _curves(self, scene: Scene) -> None:
+    def _curves(self, recording: Recording) -> None:
         x_range = DataRange1d(range_padding=0.02)
-        for panel in panels_of(scene):
-            frame = Frame(panel.title, clock_label(scene), None, log=panel.floor is not None, unit=scene.unit)
-            plot = self._add(f"panel_{panel.column}", curves_figure(_panel(panel, scene), frame, x_range))
+        marks = ColumnDataSource(_mark_columns(marks_of(recording.scenes)), name="marks")
+        self._renewals.append(lambda new: setattr(marks, "data", _mark_columns(marks_of(new.scenes))))
+        for panel in panels_of(recording):
+            frame = Frame(panel.title, clock_label(recording), None, log=panel.floor is not None, unit=recording.unit)
+            curves = _panel(panel, recording)
+            plot = self._add(f"panel_{panel.column}", curves_figure(curves, frame, x_range))
             if panel.column == RATE:
                 plot.y_range.start = 0
             self.panels.append(plot.name)
-            source = _source(plot, "curves")
+            self._over_time(plot, marks)
+            source, tips = _source(plot, "curves"), _add_tips(plot, _curve_tips(curves))
+            longest = max((len(curve.name) for curve in curves), default=0)
+            plot.min_border_right = NUMBER_ROOM if len(curves) == 1 else min(MOST_ROOM, round(14 + LETTER * longest))
 
-            def update(new: Scene, panel: Panel = panel, frame: Frame = frame, source: Any = source) -> None:
-                source.data = curve_columns(_panel(panel, new), frame)
+            def renew(
+                new: Recording, panel: Panel = panel, frame: Frame = frame, source: Any = source, tips: Any = tips
+            ) -> None:
+                curves = _panel(panel, new)
+                source.data = curve_columns(curves, frame)
+                tips.data = _curve_tips(curves)
 
-            self._updates.append(update)
+            self._renewals.append(renew)
+
+    def _over_time(self, plot: Figure, marks: ColumnDataSource) -> None:
+        """What happened, as lines whose labels the page finds room for, and the time of the scene that is shown."""
+        lines = VSpan(x="x", line_color="ink", line_dash="dash", line_width=1.3, line_alpha=0.75)
+        plot.add_glyph(marks, lines, level="underlay")
+        names = ColumnDataSource({name: [] for name in ("x", "y", "text", "ink", "shift")}, name="mark_labels")
+        text = Text(
+            x="x", y="y", text="text", text_color="ink", x_offset="shift", y_offset=-1, text_baseline="bottom",
+            text_font_size="10px",
+        )  # fmt: skip
+        # above the frame, where no curve is
+        plot.add_glyph(names, text, level="overlay")
+        plot.title.standoff = 22
+        cursor = Span(location=0, dimension="height", line_width=1.5, visible=False, tags=[LEVEL])
+        plot.add_layout(cursor)
+        self._cursors.append(cursor)
 
 
-def clock_label(scene: Scene) -> str:
+def clock_label(recording: Recording) -> str:
     """What the time of the runs is called."""
-    return {"": scene.clock, "s": "time (s)", "virtual s": "virtual time (s)"}[scene.unit]
+    return {"": recording.clock, "s": "time (s)", "virtual s": "virtual time (s)"}[recording.unit]
 
 
-def panels_of(scene: Scene) -> list[Panel]:
+def panels_of(recording: Recording) -> list[Panel]:
     """Those on which there is something to see."""
-    return [panel for panel in PANELS if any(np.isfinite(curve.y).any() for curve in _panel(panel, scene))]
+    return [panel for panel in PANELS if any(np.isfinite(curve.y).any() for curve in _panel(panel, recording))]
 
 
 def style(number: int) -> tuple[str, Dash]:
@@ -198,19 +250,19 @@ def style(number: int) -> tuple[str, Dash]:
     return PALETTE[number % len(PALETTE)], DASHES[number % len(DASHES)]
 
 
-def _panel(panel: Panel, scene: Scene) -> list[Curve]:
+def _panel(panel: Panel, recording: Recording) -> list[Curve]:
     curves = []
-    for number, (name, run) in enumerate(scene.runs.items()):
-        x, y = _values(panel, scene, run)
+    for number, (name, run) in enumerate(recording.runs.items()):
+        x, y = _values(panel, recording.clock, run)
         if panel.floor is not None:
             y = log_values(np.abs(y), panel.floor)
         curves.append(Curve(name, x, y, *style(number)))
     return curves
 
 
-def _values(panel: Panel, scene: Scene, run: Columns) -> tuple[Floats, Floats]:
+def _values(panel: Panel, clock: str, run: Columns) -> tuple[Floats, Floats]:
     """A column over the run's time; for rates, their averages over parts of it."""
-    time = run.get(scene.clock, np.empty(0))
+    time = run.get(clock, np.empty(0))
     if panel.column != RATE:
         return time, run.get(panel.column, np.full(time.size, np.nan))
     if "messages" not in run or time.size < 2:
@@ -221,19 +273,78 @@ def _values(panel: Panel, scene: Scene, run: Columns) -> tuple[Floats, Floats]:
     return time[ends[1:]], np.divide(sent, took, out=np.full(sent.size, np.nan), where=took > 0)
 
 
-def _nodes(nodes: NodeTable) -> dict[str, Any]:
-    notes = nodes.notes or [""] * len(nodes.names)
+# ---- labels
+
+
+def _add_tips(plot: Figure, tips: dict[str, Any]) -> ColumnDataSource:
+    """Labels beside curves. The page moves them apart ("shift"), and gives them the colour that they have on it."""
+    source = ColumnDataSource(tips, name="tips")
+    text = Text(
+        x="x", y="y", text="text", text_color="ink", x_offset=7, y_offset="shift", text_baseline="middle",
+        text_font_size="11px",
+    )  # fmt: skip
+    # beside the frame, too
+    plot.add_glyph(source, text, level="overlay")
+    return source
+
+
+def _tips(ends: Sequence[tuple[float, float]], texts: Sequence[str], colours: Sequence[str]) -> dict[str, Any]:
+    return {
+        "x": [x for x, _ in ends], "y": [y for _, y in ends], "text": list(texts), "colour": list(colours),
+        "ink": list(colours), "shift": [0.0] * len(ends),
+    }  # fmt: skip
+
+
+def _curve_tips(curves: Sequence[Curve]) -> dict[str, Any]:
+    """At the ends of curves their names; at that of a single curve its last value."""
+    known = [curve for curve in curves if np.isfinite(curve.y).any()]
+    last = [np.flatnonzero(np.isfinite(curve.y))[-1] for curve in known]
+    ends = [(float(curve.x[k]), float(curve.y[k])) for curve, k in zip(known, last, strict=True)]
+    alone = len(curves) == 1
+    texts = [shown_number(y, 3) if alone else curve.name for curve, (_, y) in zip(known, ends, strict=True)]
+    return _tips(ends, texts, [curve.colour for curve in known])
+
+
+def _beside(x: Floats, curves: Floats, height: float) -> tuple[float, float]:
+    """The place at this height to the right of all ``curves (k, n)``."""
+    return float(x[np.flatnonzero((curves >= 0.95 * height).any(axis=0))[-1]]), height
+
+
+def _mark_columns(marks: Sequence[Mark]) -> dict[str, Any]:
+    looks = [MARK_LOOKS[mark.kind] for mark in marks]
+    return {
+        "x": [mark.now for mark in marks], "text": [mark.text for mark in marks],
+        "ink": [colour for colour, _ in looks], "dash": [dash for _, dash in looks],
+    }  # fmt: skip
+
+
+# ---- columns
+
+
+def _network_sources(nodes: NodeTable) -> dict[str, dict[str, Any]]:
+    names, positions, edges = nodes.graph.names, nodes.graph.positions, nodes.graph.edges
+    notes = nodes.notes or [""] * len(names)
     texts = [
-        "; ".join(filter(None, [f"{distance_text(error)} from the mean", note]))
-        for error, note in zip(nodes.errors, notes, strict=True)
+        "; ".join(filter(None, [f"{distance_text(nodes.errors[k])} from the mean", *facts_about(nodes, k), note]))
+        for k, note in enumerate(notes)
     ]
-    return node_columns(nodes.names, nodes.positions, nodes.errors, nodes.states, MARKERS, EMPHASISED, texts)
+    ends = [f"{names[i]} – {names[j]}: " for i, j in edges]  # noqa: RUF001
+    ages = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
+    return {
+        **node_sources(
+            names, positions, nodes.errors, list(nodes.states), MARKERS, EMPHASISED, texts, nodes.roots, nodes.masked
+        ),
+        "edges": edge_columns(positions, edges, nodes.staleness, ages),
+        "tree": tree_columns(positions, nodes.parents),
+    }
 
 
-def _edges(nodes: NodeTable) -> dict[str, Any]:
-    ends = [f"{nodes.names[i]} – {nodes.names[j]}: " for i, j in nodes.edges]  # noqa: RUF001
-    texts = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
-    return edge_columns(nodes.positions, nodes.edges, nodes.staleness, texts)
+def facts_about(nodes: NodeTable, place: int) -> list[str]:
+    """What there is to say about a node beyond its state and its distance from the mean."""
+    parent = nodes.parents[place]
+    gap = f"certified gap {shown_number(nodes.gaps[place], 2)}" if np.isfinite(nodes.gaps[place]) else ""
+    role = "root of the tree" if parent == place else f"parent {nodes.graph.names[parent]}" if parent >= 0 else ""
+    return [part for part in (gap, role, "masked" if nodes.masked[place] else "") if part]
 
 
 def distance_text(error: float) -> str:

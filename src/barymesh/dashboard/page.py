@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from barymesh.dashboard.figures import Figures, distance_text, shape_of, style
-from barymesh.dashboard.scene import GAP, Barycenter, NodeTable, Scene
-from barymesh.dashboard.template import SCRIPT, STYLE, TEMPLATE
+from barymesh.dashboard.figures import MARK_LOOKS, Figures, distance_text, shape_of
+from barymesh.dashboard.marks import DONE, EPOCH, HARM, ROUNDS, marks_of
+from barymesh.dashboard.scene import GAP, Barycenter, Floats, NodeTable, Recording, Scene
+from barymesh.dashboard.script import LABELS, SCRIPT
+from barymesh.dashboard.template import STYLE, TEMPLATE
 from barymesh.extras import needs
 from barymesh.record import NodeState
 from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT, STALE
@@ -29,7 +31,7 @@ with needs("dashboard"):
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-    from barymesh.dashboard.poller import ScenePoller
+    from barymesh.dashboard.poller import Poller
 
 # milliseconds between two checks for a new scene
 POLL_MILLISECONDS = 500
@@ -54,9 +56,13 @@ SIGNS = {
 URGENT = (NodeState.DEAD, NodeState.STUCK, NodeState.CUT_OFF, NodeState.WAITING, NodeState.ASLEEP, NodeState.UNKNOWN)
 # states of nodes that take no part, that are through, and that need an explanation
 ABSENT = (NodeState.DEAD, NodeState.LEFT)
-DONE = (NodeState.CONVERGED, NodeState.ENDED)
+THROUGH = (NodeState.CONVERGED, NodeState.ENDED)
 SUSPECT = (NodeState.CUT_OFF, NodeState.STUCK)
-STROKES = {"solid": "", "dashed": "7 4", "dotdash": "8 3 2 3", "dotted": "2 3"}
+MARK_WORDS = {
+    EPOCH: "a new tree (epoch)", ROUNDS: "rounds begin or end", HARM: "a node fails, leaves or is back",
+    DONE: "all have converged",
+}  # fmt: skip
+STROKES = {"solid": "", "dashed": "5 3", "dotted": "2 2"}
 
 
 def with_nonce(scripts: str, nonce: str) -> str:
@@ -69,15 +75,19 @@ _environment.filters["with_nonce"] = with_nonce
 PAGE = _environment.from_string(TEMPLATE)
 
 
-def make_page(document: Document, poller: ScenePoller) -> None:
+def make_page(document: Document, poller: Poller) -> None:
     """Fill a document, and keep it up to date; every browser has its own."""
-    seen, version = poller.newest()
-    shape = shape_of(seen)
-    figures = Figures(seen)
-    facts = ColumnDataSource({"json": [json.dumps(facts_of(seen))]}, name="facts")
+    recording, version = poller.newest()
+    shape = shape_of(recording)
+    figures = Figures(recording)
+    facts = ColumnDataSource(_json(facts_of(recording, recording.newest)), name="facts")
+    timeline = ColumnDataSource(_json(timeline_of(recording)), name="timeline")
+    # what the user wants to see: the newest scene, or that of a time
+    control = ColumnDataSource({"live": [True], "at": [0.0]}, name="control")
+    sources = {"facts": facts, "timeline": timeline, "control": control}
     facts.js_on_change("data", CustomJS(code="barymesh.update(cb_obj)"))
-    control = ColumnDataSource({"paused": [False]}, name="control")
-    ready = CustomJS(args={"facts": facts, "control": control}, code="barymesh.begin(facts, control)")
+    timeline.js_on_change("data", CustomJS(code="barymesh.extend(cb_obj)"))
+    ready = CustomJS(args=sources, code="barymesh.begin(facts, timeline, control)")
     # invisible: through it the sources belong to the document, and are kept the same here and in the browser
     carrier = Pane(name="carrier", visible=False)
     carrier.js_on_change("tags", ready)
@@ -87,29 +97,49 @@ def make_page(document: Document, poller: ScenePoller) -> None:
     document.js_on_event("connection_lost", CustomJS(code="barymesh.lost()"))
     document.config.notify_connection_status = False
     document.config.reconnect_session = False
-    document.title = f"{seen.title} – barymesh"
+    document.title = f"{recording.title} – barymesh"
     document.template = PAGE
     document.template_variables.update(
-        scene=seen, figures=figures, legend=_legend(seen), plain_style=PLAIN_STYLE, style=STYLE,
-        early=EARLY, script=PAINT + SCRIPT, ramps=_ramps(),
+        title_text=recording.title, status=recording.newest.status, figures=figures, plain_style=PLAIN_STYLE,
+        style=STYLE, early=EARLY, script=PAINT + LABELS + SCRIPT, scales=_scales(), marks=_mark_key(),
     )  # fmt: skip
-    shown = version
+
+    def show() -> None:
+        live = bool(control.data["live"][0])
+        scene = recording.newest if live else recording.at(float(control.data["at"][0]))
+        figures.show(scene, live=live)
+        facts.data = _json(facts_of(recording, scene, live=live))
 
     def follow() -> None:
-        nonlocal shown
-        scene, newest = poller.newest()
-        if newest == shown or control.data["paused"][0]:
+        nonlocal recording, version
+        newest, number = poller.newest()
+        if number == version:
             return
-        shown = newest
-        if shape_of(scene) != shape:
+        recording, version = newest, number
+        if shape_of(recording) != shape:
             # a new page, once
-            facts.data = {"json": [json.dumps({"reload": True})]}
+            facts.data = _json({"reload": True})
             document.remove_periodic_callback(polling)
             return
-        figures.show(scene)
-        facts.data = {"json": [json.dumps(facts_of(scene))]}
+        figures.renew(recording)
+        timeline.data = _json(timeline_of(recording))
+        if control.data["live"][0]:
+            show()
 
+    control.on_change("data", lambda _attribute, _old, _new: show())
     polling = document.add_periodic_callback(follow, POLL_MILLISECONDS)
+
+
+def _json(values: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {"json": [json.dumps(values)]}
+
+
+def timeline_of(recording: Recording) -> dict[str, Any]:
+    """What the slider shows: the times of the scenes, and what happened, by the number of the scene."""
+    times = [scene.now if np.isfinite(scene.now) else 0.0 for scene in recording.scenes]
+    marks = [{"place": mark.place, "kind": mark.kind, "text": mark.text} for mark in marks_of(recording.scenes)]
+    # as the words of the clock go: 12 virtual s, iteration 12
+    return {"times": times, "marks": marks, "unit": recording.unit, "running": recording.newest.running}
 
 
 def answers_of(scene: Scene) -> dict[str, str]:
@@ -117,18 +147,19 @@ def answers_of(scene: Scene) -> dict[str, str]:
     nodes = scene.nodes
     if nodes is None:
         return {}
-    states = dict(zip(nodes.names, nodes.states, strict=True))
+    states = dict(zip(nodes.graph.names, nodes.states, strict=True))
     absent = [name for name, state in states.items() if state in ABSENT]
     present = len(states) - len(absent)
-    done = sum(state in DONE for state in states.values())
+    done = sum(state in THROUGH for state in states.values())
     if scene.running:
         ending = f"not yet: {done} of {present} nodes"
     else:
         ending = "yes" if done >= present else f"it ended with {done} of {present} nodes"
     suspects = [f"{state}: {_named(some)}" for state in SUSPECT if (some := [n for n in states if states[n] is state])]
+    suspects += scene.proofs
     here = np.array([state not in ABSENT for state in nodes.states], dtype=bool)
     known = nodes.errors[here & np.isfinite(nodes.errors)]
-    quality = [f"certified gap {scene.counts[GAP]}"] if GAP in scene.counts else []
+    quality = [f"certified gap {scene.counts[GAP]}"] if GAP in scene.counts else _known_gaps(nodes.gaps[here])
     quality += [f"those present within {distance_text(float(known.max()))} of the mean"] if known.size else []
     return {
         "Who is there?": f"{present} of {len(states)} nodes" + (f", without {_named(absent)}" if absent else ""),
@@ -138,20 +169,27 @@ def answers_of(scene: Scene) -> dict[str, str]:
     }
 
 
+def _known_gaps(gaps: Floats) -> list[str]:
+    known = gaps[np.isfinite(gaps)]
+    which = "all nodes" if known.size == gaps.size else f"{known.size} of {gaps.size} nodes"
+    return [f"certified gap {shown_number(float(known.max()), 2)} at {which}"] if known.size else []
+
+
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def facts_of(scene: Scene) -> dict[str, Any]:
-    """The texts of the page, for JSON."""
+def facts_of(recording: Recording, scene: Scene, *, live: bool = True) -> dict[str, Any]:
+    """The texts of the page about a scene, for JSON. ``live``: it is shown because it is the newest."""
     nodes = scene.nodes
     dead = [] if nodes is None else nodes.dead
     alarm = f"Dead: {_named(dead)}. " if dead else ""
     return {
-        "title": scene.title,
-        "status": alarm + scene.status,
+        "title": recording.title,
+        "status": ("" if live else "Recorded. ") + alarm + scene.status,
         "running": scene.running,
+        "now": scene.now if np.isfinite(scene.now) else 0.0,
         "dead": dead,
         # read aloud when it changes, so not what changes every second
         "news": alarm + ("Running." if scene.running else scene.status),
@@ -159,7 +197,7 @@ def facts_of(scene: Scene) -> dict[str, Any]:
         "counts": dict(scene.counts),
         "signs": [] if nodes is None else [f"{SIGNS[one]} {one}" for one in NodeState if one in nodes.states],
         "rows": [] if nodes is None else _rows(nodes),
-        "more": 0 if nodes is None else max(0, nodes.total - MOST_LISTED),
+        "more": 0 if nodes is None else max(0, nodes.graph.total - MOST_LISTED),
         "alt": {
             "network": "" if nodes is None else _network_words(nodes),
             "barycenter": "" if scene.barycenter is None else _barycenter_words(scene.barycenter),
@@ -169,22 +207,29 @@ def facts_of(scene: Scene) -> dict[str, Any]:
 
 def _rows(nodes: NodeTable) -> list[list[str]]:
     """The table of nodes: what needs attention first, then those farthest from agreement."""
-    notes = nodes.notes or [""] * len(nodes.names)
+    names, edges = nodes.graph.names, nodes.graph.edges
+    notes = nodes.notes or [""] * len(names)
     # by node, the age of the oldest last message over any of its edges
-    oldest = np.full(len(nodes.names), -1.0)
-    for end in nodes.edges.T if len(nodes.edges) else ():
+    oldest = np.full(len(names), -1.0)
+    for end in edges.T if len(edges) else ():
         np.maximum.at(oldest, end, np.nan_to_num(nodes.staleness, nan=-1.0))
     order = sorted(
-        range(len(nodes.names)),
+        range(len(names)),
         key=lambda k: (nodes.states[k] not in URGENT, -np.nan_to_num(nodes.errors[k], nan=-1.0), k),
     )
     return [
         [
-            nodes.names[k], SIGNS[nodes.states[k]], str(nodes.states[k]), distance_text(nodes.errors[k]),
-            _ago(oldest[k]), notes[k],
+            names[k], SIGNS[nodes.states[k]], str(nodes.states[k]), distance_text(nodes.errors[k]),
+            distance_text(nodes.gaps[k]), _parent(nodes, k), _ago(oldest[k]),
+            "; ".join(filter(None, ["masked" if nodes.masked[k] and not notes[k] else "", notes[k]])),
         ]
         for k in order[:MOST_LISTED]
     ]  # fmt: skip
+
+
+def _parent(nodes: NodeTable, place: int) -> str:
+    parent = nodes.parents[place]
+    return "" if parent < 0 else "root" if parent == place else nodes.graph.names[parent]
 
 
 def _ago(age: float) -> str:
@@ -194,11 +239,15 @@ def _ago(age: float) -> str:
 
 
 def _network_words(nodes: NodeTable) -> str:
-    drawn = "" if len(nodes.names) == nodes.total else f", {len(nodes.names):,} of them drawn"
-    links = "" if len(nodes.edges) == nodes.links else f" ({len(nodes.edges):,} drawn)"
+    graph = nodes.graph
+    shown = "" if len(graph.names) == graph.total else f", {len(graph.names):,} of them drawn"
+    links = "" if len(graph.edges) == graph.links else f" ({len(graph.edges):,} drawn)"
     known = nodes.errors[np.isfinite(nodes.errors)]
     far = f" The farthest from the mean is at {distance_text(float(known.max()))}." if known.size else ""
-    return f"{nodes.total:,} nodes{drawn}, {nodes.links:,} links{links}.{far}"
+    roots = [graph.names[k] for k in nodes.roots]
+    tree = f" The root of the tree is {_named(roots)}." if len(roots) == 1 else ""
+    masks = " What nodes report is masked." if nodes.masked.any() else ""
+    return f"{graph.total:,} nodes{shown}, {graph.links:,} links{links}.{far}{tree}{masks}"
 
 
 def _barycenter_words(seen: Barycenter) -> str:
@@ -210,22 +259,21 @@ def _barycenter_words(seen: Barycenter) -> str:
     return f"The mean of the nodes, on {seen.support.size:,} points."
 
 
-def _legend(scene: Scene) -> list[dict[str, str]]:
-    """One entry a run, if there are several."""
-    if len(scene.runs) < 2:
-        return []
-    looks = [style(number) for number in range(len(scene.runs))]
+def _mark_key() -> list[dict[str, str]]:
     return [
-        {"name": name, "colour": f"var(--c-{colour[1:]}, {colour})", "stroke": STROKES[dash]}
-        for name, (colour, dash) in zip(scene.runs, looks, strict=True)
+        {"text": words, "colour": MARK_LOOKS[kind][0], "stroke": STROKES[MARK_LOOKS[kind][1]]}
+        for kind, words in MARK_WORDS.items()
     ]
 
 
-def _ramps() -> dict[str, Any]:
-    def gradient(colours: Any) -> str:
-        return f"linear-gradient(to right, {', '.join(list(colours)[:: len(colours) // 16])})"
-
+def _scales() -> dict[str, Any]:
+    """The colours of nodes, a decade each, with the numbers between them, and those of links."""
+    decades = [
+        {"colour": colour, "label": shown_number(10.0**power, 1)}
+        for colour, power in zip(AGREEMENT, range(NEAR, FAR), strict=True)
+    ]
+    ramp = list(AGES)[:: len(AGES) // 16]
     return {
-        "agreement": gradient(AGREEMENT), "ages": gradient(AGES), "near": shown_number(NEAR, 1), "far": f"{FAR:g}",
+        "decades": decades, "far": shown_number(10.0**FAR, 1), "ages": f"linear-gradient(to right, {', '.join(ramp)})",
         "fresh": f"{FRESH:g} s", "stale": f"{STALE:g} s", "silent": f"{SILENT:g} s",
     }  # fmt: skip

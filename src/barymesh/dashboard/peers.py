@@ -1,4 +1,4 @@
-"""Scenes of a real network, from the status of its nodes."""
+"""Recordings of a real network, from the status of its nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from barymesh.dashboard.scene import Barycenter, Columns, NodeTable, Scene, layout, thinned
+from barymesh.dashboard.scene import Barycenter, Columns, Graph, NodeTable, Recording, Scene, layout, thinned
+from barymesh.dashboard.tape import Tape
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance, total_variations
 from barymesh.peers.network_file import NetworkFile
@@ -47,7 +48,7 @@ class StatusAddress:
 
 
 class PeersSource:
-    """Queries all ``places`` for every scene, and keeps a history. ``network``: the nodes and their links; without it,
+    """Queries all ``places`` for every scene, and keeps the scenes. ``network``: the nodes and their links; without it,
     these are taken from the links that the nodes report."""
 
     def __init__(self, places: Sequence[StatusAddress], network: NetworkFile | None = None, where: str = "") -> None:
@@ -56,7 +57,8 @@ class PeersSource:
         self._estimates: dict[str, NDArray[np.float64]] = {}
         self._rows: list[tuple[float, ...]] = []
         self._began = time.monotonic()
-        self._positions: tuple[bytes, NDArray[np.float64]] = b"", np.empty((0, 2))
+        self._graph: Graph | None = None
+        self._tape = Tape()
         self._support: Support | None = None
         self._pool = ThreadPoolExecutor(min(MOST_THREADS, max(len(places), 1)), "status")
 
@@ -73,11 +75,24 @@ class PeersSource:
             [StatusAddress(node.name, "127.0.0.1", node.status_port) for node in network.nodes], network, str(path)
         )
 
+    def recording(self) -> Recording:
+        """What has been seen up to now."""
+        scene, before = self.scene(), self._tape.scenes[-1] if self._tape.scenes else None
+        if before is not None and _shape(before) != _shape(scene):
+            # other nodes, or other points: there is no way to show both on one page
+            self._tape.clear()
+        self._tape.add(scene)
+        known = self._facts.values()
+        method = next((str(one["method"]) for one in known), "")
+        run = self.network.run if self.network is not None else next((str(one["run"]) for one in known), "network")
+        title = f"{method}: {run}" if method else run
+        return Recording(title, list(self._tape.scenes), {"network": self._history()})
+
     def scene(self) -> Scene:
         """The scene now."""
         answers = self._answers()
-        names, edges = self._graph(answers)
-        states = [self._state(name, answers) for name in names]
+        names, edges = self._known_graph(answers)
+        states = np.array([self._state(name, answers) for name in names], dtype=object)
         estimates = {name: self._estimates[name] for name in names if name in self._estimates}
         # dead nodes do not count for the mean
         alive = [estimates[name] for name, one in zip(names, states, strict=True) if name in estimates and one != DEAD]
@@ -85,21 +100,31 @@ class PeersSource:
         own = [np.array([estimates[name]]) if name in estimates else None for name in names]
         errors = np.array([np.nan if row is None else float(total_variations(row, mean)[0]) for row in own])
         self._remember(names, edges, estimates, errors)
-        known = self._facts.values()
-        method = next((str(one["method"]) for one in known), "")
-        run = self.network.run if self.network is not None else next((str(one["run"]) for one in known), "network")
+        told = [self._facts.get(name, {}) for name in names]
+        trees = [facts.get("tree") or {} for facts in told]
+        number = {name: place for place, name in enumerate(names)}
         return Scene(
-            title=f"{method}: {run}" if method else run,
             status=_status(states),
             running=any(one in RUNNING for one in states),
-            runs={"network": self._history()},
+            now=time.monotonic() - self._began,
             nodes=NodeTable(
-                names, self._placed(len(names), edges), errors, states, edges, self._staleness(names, edges, answers),
-                len(names), len(edges), [self._note(name, answers) for name in names],
+                graph=self._drawn(names, edges),
+                errors=errors,
+                states=states,
+                staleness=self._staleness(names, edges, answers),
+                gaps=np.array([facts.get("gap") for facts in told], dtype=float),
+                parents=np.array([number.get(tree.get("parent", ""), -1) for tree in trees], dtype=np.intp),
+                masked=np.array([facts.get("masks") is not None for facts in told], dtype=bool),
+                notes=[self._note(name, answers) for name in names],
             ),
             barycenter=self._barycenter(estimates, mean),
+            epoch=max((np.floor(tree["epoch"]) for tree in trees if tree), default=np.nan),
+            rounds=any(tree.get("rounds", False) for tree in trees),
             counts=self._counts(len(names), len(edges)),
-        )  # fmt: skip
+            proofs=list(
+                dict.fromkeys(one["text"] for facts in told for one in facts.get("doubts", ()) if one["proof"])
+            ),
+        )
 
     # ---- queries
 
@@ -120,7 +145,7 @@ class PeersSource:
         self._facts |= answers
         return answers
 
-    def _graph(self, answers: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], NDArray[np.intp]]:
+    def _known_graph(self, answers: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], NDArray[np.intp]]:
         if self.network is not None:
             return [node.name for node in self.network.nodes], self.network.network().edges
         # the nodes that answered, in the given order; then their neighbours
@@ -161,7 +186,13 @@ class PeersSource:
         links = facts["links"].values()
         connected = sum(link["state"] == LinkState.CONNECTED for link in links)
         counts = f"{facts['activations']:,} activations, {connected} of {len(links)} neighbours connected"
-        return f"{state_text(facts)}; {counts}"
+        parts = [state_text(facts), counts]
+        if facts.get("tv_bound") is not None:
+            parts.append(f"certified to be within {facts['tv_bound']:.2g} of the barycenter (total variation)")
+        if facts.get("masks") is not None:
+            without = facts["masks"]["why_not"]
+            parts.append(f"masked, but does not contribute: {without}" if without else "contributes to masked sums")
+        return "; ".join(parts)
 
     # ---- history
 
@@ -194,11 +225,11 @@ class PeersSource:
         table = np.array(self._rows, dtype=float).reshape(-1, len(COLUMNS))
         return thinned({name: table[:, k] for k, name in enumerate(COLUMNS)})
 
-    def _placed(self, size: int, edges: NDArray[np.intp]) -> NDArray[np.float64]:
-        key = edges.tobytes() + size.to_bytes(8)
-        if self._positions[0] != key:
-            self._positions = key, layout(size, edges)
-        return self._positions[1]
+    def _drawn(self, names: Sequence[str], edges: NDArray[np.intp]) -> Graph:
+        known = self._graph
+        if known is None or list(known.names) != list(names) or not np.array_equal(known.edges, edges):
+            known = self._graph = Graph(names, layout(len(names), edges), edges, len(names), len(edges))
+        return known
 
     def _barycenter(self, estimates: Mapping[str, NDArray[np.float64]], mean: NDArray[np.float64]) -> Barycenter | None:
         if not estimates:
@@ -227,11 +258,16 @@ def _fetched(place: StatusAddress) -> tuple[dict[str, Any] | None, dict[str, Any
     return facts, None if facts is None else query(place.port, ANSWER_LIMIT, place.host, "/estimate")
 
 
+def _shape(scene: Scene) -> tuple[Any, ...]:
+    seen = scene.barycenter
+    return scene.nodes and id(scene.nodes.graph), None if seen is None else seen.support.points.shape
+
+
 def _fresh(link: Mapping[str, Any]) -> bool:
     return link.get("silence") is not None and link["silence"] < SILENCE
 
 
-def _status(states: Sequence[NodeState]) -> str:
+def _status(states: NDArray[np.object_]) -> str:
     """A sentence about them all."""
     if all(one is NodeState.UNKNOWN for one in states):
         return "No node answers yet."

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from barymesh.dashboard.page import make_page
-from barymesh.dashboard.poller import ScenePoller
+from barymesh.dashboard.poller import Poller
 from barymesh.dashboard.scene import Source
 from barymesh.errors import FileError, OptionError
 from barymesh.extras import needs
@@ -223,7 +223,7 @@ async def serve(source: Source, policy: AccessPolicy, ready: Callable[[str], Non
     # messages about clients that connect and leave are of no use
     for name in ("bokeh", "tornado.access", "tornado.application"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    with ScenePoller(source) as poller:
+    with Poller(source) as poller:
         # the policy checks the origins, and more strictly
         application = GuardedApplication(
             {"/": lambda document: make_page(document, poller)}, extra_websocket_origins=["*"],

@@ -1,4 +1,4 @@
-"""The template of the page, its style sheet and its script. No figures and no numbers."""
+"""The template of the page, and its style sheet. No figures and no numbers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,32 @@ section > p { margin: .2rem 0 .4rem; font-size: .93rem; color: var(--quiet); max
 .pair > div { max-width: 100%; overflow-x: auto; }
 [role="img"] { min-width: 0; }
 .key { display: flex; flex-wrap: wrap; gap: .35rem 1.6rem; font-size: .87rem; margin-top: .5rem; }
-.key > span { display: inline-flex; gap: .45rem; align-items: center; flex-wrap: wrap; }
+.key > span, .bar-scale > span { display: inline-flex; gap: .45rem; align-items: center; flex-wrap: wrap; }
 .scale { display: inline-flex; gap: .45rem; align-items: center; white-space: nowrap; }
 .ramp { display: inline-block; width: 7rem; height: .75rem; border-radius: 3px; border: 1px solid var(--line); }
 #signs { gap: .1rem 1rem; }
-.entries { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: .92rem; margin: .2rem 0 .4rem; }
-.entries span { display: inline-flex; gap: .45rem; align-items: center; }
+.bar-scale { display: flex; flex-wrap: wrap; gap: .1rem .6rem; align-items: flex-start; }
+.decades { display: flex; list-style: none; margin: 0 1rem; padding: 0; font-size: .75rem; }
+.decades li { width: clamp(1.7rem, 8vw, 2.35rem); position: relative; padding-bottom: 1.1rem; }
+.decades li.end { width: 0; }
+.decades i { display: block; height: .85rem; margin-top: .3rem; }
+.decades span { position: absolute; bottom: 0; left: 0; transform: translateX(-50%); white-space: nowrap; }
+#replay { display: flex; flex-wrap: wrap; gap: .3rem 1rem; align-items: flex-start; margin: 0 0 1rem; }
+#replay[hidden] { display: none; }
+#replay .buttons, .pace { display: flex; gap: .4rem; align-items: center; min-height: 2.25rem; }
+.pace { gap: .9rem; font-variant-numeric: tabular-nums; font-size: .92rem; flex-wrap: wrap; }
+#play { min-width: 5.2rem; }
+#live[aria-pressed="true"] { background: var(--yes-card); color: var(--yes); font-weight: 600; }
+#speed { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 6px;
+  padding: .2rem .3rem; min-height: 2rem; }
+.track { flex: 1 1 18rem; min-width: 0; position: relative; padding-bottom: 1.25rem; }
+#slider { width: 100%; margin: 0; min-height: 2.25rem; accent-color: var(--link); }
+#flags { position: absolute; left: 8px; right: 8px; top: 1.75rem; height: 1.7rem; font-size: .75rem; }
+#flags span { position: absolute; top: 0; border-left: 2px solid; height: .6rem; }
+#flags b { position: absolute; top: .5rem; left: -2px; font-weight: 400; white-space: nowrap; }
+#flags b.left { left: auto; right: 0; }
+#flags .epoch { color: var(--quiet); } #flags .rounds { color: var(--c-0072B2, #0072B2); }
+#flags .harm { color: var(--no); } #flags .done { color: var(--yes); }
 summary { cursor: pointer; font-weight: 600; padding: .15rem 0; min-height: 1.8rem; }
 .scroll { max-height: 26rem; overflow: auto; margin-bottom: 0; }
 .scroll thead th { position: sticky; top: 0; }
@@ -51,7 +71,10 @@ tr.dead td, tr.dead th, tr.stuck td, tr.stuck th { color: var(--no); font-weight
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 footer { padding-top: .2rem; padding-bottom: 1.6rem; font-size: .87rem; }
 footer p { max-width: none; }
-@media (max-width: 40rem) { #counts { gap: .3rem 1.1rem; } #counts dd { font-size: 1rem; } section { padding: .6rem; } }
+@media (max-width: 40rem) {
+  #counts { gap: .3rem 1.1rem; } #counts dd, #answers dd { font-size: 1rem; } section { padding: .6rem; }
+  .track { order: -1; flex-basis: 100%; }
+}
 """
 
 TEMPLATE = """{% from macros import embed %}<!DOCTYPE html>
@@ -71,16 +94,27 @@ TEMPLATE = """{% from macros import embed %}<!DOCTYPE html>
 <a class="skip" href="#main">To the figures</a>
 <header>
 <div class="bar">
-<div><h1 id="title">{{ scene.title }}</h1><p id="status">{{ scene.status }}</p></div>
-<div class="tools">
-<button id="pause" class="plain" type="button" aria-pressed="false">Pause</button>
-<button class="switch" type="button">Dark page</button>
-</div>
+<div><h1 id="title">{{ title_text }}</h1><p id="status">{{ status }}</p></div>
+<div class="tools"><button class="switch" type="button">Dark page</button></div>
 </div>
 <p id="lost" class="notice" role="alert" hidden></p>
 <p id="news" class="unseen" role="status" aria-live="polite"></p>
 <dl id="answers"></dl>
 <dl id="counts"></dl>
+<div id="replay" role="group" aria-label="Replay" hidden>
+<div class="buttons">
+<button id="first" class="plain" type="button" title="From the start" aria-label="From the start">|◀</button>
+<button id="play" class="plain" type="button">Replay</button>
+<button id="live" class="plain" type="button" aria-pressed="true">Live</button>
+</div>
+<div class="track"><input id="slider" type="range" min="0" max="1" step="1" value="1" aria-label="Time">
+<div id="flags" aria-hidden="true"></div></div>
+<div class="pace"><span id="when"></span>
+<label>speed <select id="speed">
+<option value="0.0625">1/16</option><option value="0.25">1/4</option><option value="0.5">1/2</option>
+<option value="1" selected>1</option><option value="2">2</option><option value="4">4</option></select></label>
+<span id="rate" class="quiet"></span></div>
+</div>
 </header>
 <main id="main" tabindex="-1">
 {% if "network" in figures.roots %}
@@ -89,11 +123,17 @@ TEMPLATE = """{% from macros import embed %}<!DOCTYPE html>
 <p id="network-words"></p>
 <div role="img" aria-labelledby="network-title network-words">{{ embed(roots.network) | safe }}</div>
 <div class="key">
-<span>Node, distance from the mean: <span class="scale">{{ ramps.near }}
-<span class="ramp" style="background: {{ ramps.agreement }}"></span> {{ ramps.far }}</span></span>
-<span>Link, age of the last message: <span class="scale">{{ ramps.fresh }}
-<span class="ramp" style="background: {{ ramps.ages }}"></span> {{ ramps.stale }}</span> dashed from {{ ramps.silent }}
-on</span>
+<div class="bar-scale"><span>Node, total variation from the mean:</span>
+<ol class="decades">{% for one in scales.decades %}<li><i style="background: {{ one.colour }}"></i><span>{{ one.label }}
+</span></li>{% endfor %}<li class="end"><span>{{ scales.far }}</span></li></ol></div>
+<span>Link, age of the last message: <span class="scale">{{ scales.fresh }}
+<span class="ramp" style="background: {{ scales.ages }}"></span> {{ scales.stale }}</span> dashed from
+{{ scales.silent }} on</span>
+<span><svg width="30" height="14" aria-hidden="true"><line x1="4" x2="26" y1="7" y2="7" stroke="currentColor"
+stroke-width="8" stroke-opacity=".25" stroke-linecap="round"/></svg> tree
+<svg width="18" height="18" aria-hidden="true"><circle cx="9" cy="9" r="7" fill="none" stroke="currentColor"
+stroke-width="2.2"/></svg> its root <svg width="12" height="14" aria-hidden="true"><path
+d="M3 6a3 3 0 0 1 6 0M1.5 6h9v7h-9z" fill="none" stroke="currentColor" stroke-width="1.4"/></svg> masked</span>
 <span id="signs"></span>
 </div>
 </section>
@@ -107,19 +147,14 @@ on</span>
 <div>{{ embed(roots.barycenter) | safe }}</div>
 {% if "estimates" in figures.roots %}<div>{{ embed(roots.estimates) | safe }}</div>{% endif %}
 </div>
-{% if figures.curves %}
-<div class="key"><span><svg width="28" height="8" aria-hidden="true"><line x1="0" x2="28" y1="4" y2="4"
-stroke="#D55E00" stroke-width="3"/></svg> mean of the nodes</span><span><svg width="28" height="8" aria-hidden="true">
-<line x1="0" x2="28" y1="4" y2="4" stroke="var(--c-0072B2, #0072B2)" stroke-width="1.2"/></svg> one node</span></div>
-{% endif %}
 </section>
 {% endif %}
 {% if figures.panels %}
 <section class="wide" aria-labelledby="curves-title">
 <h2 id="curves-title">Over time</h2>
-{% if legend %}<div class="entries">{% for entry in legend %}<span><svg width="34" height="8" aria-hidden="true">
-<line x1="0" x2="34" y1="4" y2="4" stroke="{{ entry.colour }}" stroke-width="2.5"
-stroke-dasharray="{{ entry.stroke }}"/></svg> {{ entry.name }}</span>{% endfor %}</div>{% endif %}
+{% if "network" in figures.roots %}<div class="key">{% for mark in marks %}<span><svg width="6" height="16"
+aria-hidden="true"><line x1="3" x2="3" y1="0" y2="16" stroke="{{ mark.colour }}" stroke-width="2"
+stroke-dasharray="{{ mark.stroke }}"/></svg> {{ mark.text }}</span>{% endfor %}</div>{% endif %}
 <div class="panels{% if figures.panels | length in (4, 7, 8) %} four{% endif %}" role="img"
 aria-labelledby="curves-title">
 {% for name in figures.panels %}<div class="panel">{{ embed(roots[name]) | safe }}</div>{% endfor %}
@@ -131,107 +166,17 @@ aria-labelledby="curves-title">
 <details id="nodes"><summary>All nodes as a table</summary>
 <div class="scroll" tabindex="0" role="region" aria-label="Table of nodes"><table>
 <thead><tr><th scope="col">node</th><th scope="col">state</th><th scope="col">from the mean</th>
-<th scope="col">oldest last message</th><th scope="col">more</th></tr></thead><tbody id="rows"></tbody></table></div>
+<th scope="col">certified gap</th><th scope="col">parent</th><th scope="col">oldest last message</th>
+<th scope="col">more</th></tr></thead><tbody id="rows"></tbody></table></div>
 <p id="more"></p></details>
 </section>
 {% endif %}
 </main>
 <footer><p>Shown by <code>barymesh dashboard</code>, which reads and changes nothing. Point at a figure for its numbers;
-drag to move it, hold Ctrl and turn the wheel to zoom.</p>
+drag to move it, hold Ctrl and turn the wheel to zoom. At speed 1 a replay takes 10 seconds.</p>
 <noscript><p>The figures need JavaScript.</p></noscript></footer>
 <div hidden>{{ embed(roots.carrier) | safe }}</div>
 {{ plot_script | with_nonce(nonce) | safe }}
 </body>
 </html>
-"""
-
-# after PAINT of bokeh_plots
-SCRIPT = """
-const barymesh = (() => {
-  const page = document.documentElement;
-  const at = id => document.getElementById(id);
-  let control = null, paused = false;
-
-  // ---- light and dark
-  function applyTheme(theme) {
-    page.dataset.theme = theme;
-    document.querySelector(".switch").textContent = theme == "dark" ? "Light page" : "Dark page";
-    for (const one of Bokeh.documents) paint(one, colours());
-  }
-  function kept() { try { return localStorage.getItem("barymesh-theme"); } catch { return null; } }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", event => {
-    if (!kept()) applyTheme(event.matches ? "dark" : "light");
-  });
-  // the focus inside a figure cannot be seen from outside; it is shown while the keyboard is used
-  document.addEventListener("keydown", () => page.classList.add("keys"));
-  document.addEventListener("pointerdown", () => page.classList.remove("keys"));
-  document.addEventListener("DOMContentLoaded", () => {
-    document.querySelector(".switch").addEventListener("click", () => {
-      const theme = page.dataset.theme == "dark" ? "light" : "dark";
-      try { localStorage.setItem("barymesh-theme", theme); } catch {}
-      applyTheme(theme);
-    });
-    at("pause").addEventListener("click", () => {
-      paused = !paused;
-      at("pause").setAttribute("aria-pressed", paused);
-      at("pause").textContent = paused ? "Continue" : "Pause";
-      if (control) control.data = {paused: [paused]};
-    });
-    const nodes = at("nodes");
-    try { if (nodes && sessionStorage.getItem("barymesh-nodes")) nodes.open = true; } catch {}
-    nodes?.addEventListener("toggle", () => {
-      try { sessionStorage.setItem("barymesh-nodes", nodes.open ? "1" : ""); } catch {}
-    });
-    applyTheme(page.dataset.theme);
-  });
-
-  // ---- texts
-  function write(id, text) { const one = at(id); if (one && one.textContent != text) one.textContent = text; }
-  function cell(kind, text) { const one = document.createElement(kind); one.textContent = text; return one; }
-  function update(source) {
-    const facts = JSON.parse(source.data.json[0]);
-    if (facts.reload) { location.reload(); return; }
-    write("title", facts.title);
-    write("status", facts.status);
-    at("status").className = facts.dead.length ? "trouble" : facts.running ? "running" : "";
-    write("news", facts.news);
-    const listed = pairs => Object.entries(pairs).map(([name, value]) => {
-      const pair = document.createElement("div");
-      pair.append(cell("dt", name), cell("dd", value));
-      return pair;
-    });
-    for (const name of ["answers", "counts"]) at(name).replaceChildren(...listed(facts[name]));
-    for (const [name, text] of Object.entries(facts.alt)) write(name + "-words", text);
-    at("signs")?.replaceChildren(...facts.signs.map(text => cell("span", text)));
-    at("rows")?.replaceChildren(...facts.rows.map(([name, sign, state, distance, age, more]) => {
-      const row = document.createElement("tr"), head = cell("th", name);
-      head.scope = "row";
-      row.className = state;
-      row.append(head, cell("td", sign + " " + state), cell("td", distance), cell("td", age), cell("td", more));
-      return row;
-    }));
-    write("more", facts.more ? "And " + facts.more.toLocaleString("en") + " more." : "");
-    page.dataset.updates = Number(page.dataset.updates ?? 0) + 1;
-  }
-
-  // ---- what Bokeh calls
-  const fingers = matchMedia("(pointer: coarse)").matches;
-  function begin(facts, switches) {
-    control = switches;
-    // a finger scrolls the page, until the user chooses the tool that moves a figure
-    if (fingers) for (const one of Bokeh.documents) for (const model of one.all_models ?? one._all_models.values())
-      if (model.type == "PanTool") model.active = false;
-    applyTheme(page.dataset.theme);
-    update(facts);
-    page.dataset.ready = "yes";
-  }
-  function lost() {
-    at("lost").textContent = "The dashboard has ended: these are its last data.";
-    at("lost").hidden = false;
-    at("pause").disabled = true;
-    at("status").className = "";
-    page.dataset.lost = "yes";
-  }
-  return {begin, update, lost};
-})();
 """

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from barymesh.decentralized.inbox import Inbox
 from barymesh.methods.base import LARGEST
 from barymesh.network.topology import Network
+from barymesh.record import TreePlaces
 from barymesh.state import S, State
 
 if TYPE_CHECKING:
@@ -130,6 +131,10 @@ class Algorithm(ABC, Generic[S]):
     def gaps(self, state: S) -> Floats:
         """``(k,)``: the certified gap that each node knows; NaN if it knows none."""
         return np.full(self.nodes.count, np.nan)
+
+    def places(self, state: S) -> TreePlaces | None:
+        """Where the hosted nodes are in the tree; None if the method has none."""
+        return None
 
 
 class AsynchronousAlgorithm(Algorithm[S]):

@@ -31,6 +31,7 @@ from barymesh.errors import NumericalError, OptionError
 from barymesh.io.slot_file import SlotFile
 from barymesh.metrics import tv_bound
 from barymesh.problem import Problem
+from barymesh.record import TreePlaces
 from barymesh.transport.admission import Tolerance
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.sockets import Links
@@ -72,7 +73,7 @@ class Snapshot:
     follow, NaN where there is none; ``points (k, n, d)`` that each
     node has, where they move; ``activations`` of all nodes together, and the ``messages``
     and ``bytes`` that they have sent, since they last began without their memory; ``unreached``: why, of the
-    neighbours that there has never been a connection with, by their names."""
+    neighbours that there has never been a connection with, by their names; ``places`` in the tree, if there is one."""
 
     nodes: NDArray[np.intp]
     weights: Floats
@@ -88,6 +89,7 @@ class Snapshot:
     stopped: bool
     seconds: float
     unreached: Mapping[str, str] = field(default_factory=dict)
+    places: TreePlaces | None = None
 
 
 def hosted_algorithm(method: str, problem: Problem, nodes: Nodes, **options: Any) -> AsynchronousAlgorithm[Any]:
@@ -249,6 +251,7 @@ class Runtime:
             stopped=bool(host.stopped.all()),
             seconds=time.monotonic() - self._began,
             unreached=self.links.unreached(),
+            places=host.algorithm.places(host.state),
         )
 
     def _usual(self) -> int:

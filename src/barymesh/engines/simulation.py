@@ -180,7 +180,7 @@ class Simulation(ABC, Generic[S]):
         states[self.faults.asleep(self.now)] = NodeState.ASLEEP
         states[self.faults.down(self.now)] = NodeState.DEAD
         states[~self.plan.after(self.events_done)[0]] = NodeState.LEFT
-        return NodeDetails(states, self.staleness())
+        return NodeDetails(states, self.staleness(), self.algorithm.gaps(self.state), self.algorithm.places(self.state))
 
     def save(self, path: str | Path) -> Path:
         """Write everything needed to continue, replacing an old file only when the new one is complete."""

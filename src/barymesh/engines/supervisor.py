@@ -36,7 +36,7 @@ from barymesh.network.topology import Network
 from barymesh.options import RunOptions
 from barymesh.problem import Problem
 from barymesh.progress import time_progress
-from barymesh.record import Callback, NodeDetails, NodeState, Record
+from barymesh.record import Callback, NodeDetails, NodeState, Record, TreePlaces
 from barymesh.result import Result
 from barymesh.status import Status
 
@@ -158,12 +158,14 @@ def assignments(
 
 @dataclass(frozen=True)
 class Gathering:
-    """What all nodes know, how often they have acted and what they have sent, from the last reports of their
-    workers."""
+    """What all nodes know, where they are in the tree and whether they have ``stopped (m,)``, how often they have acted
+    and what they have sent, from the last reports of their workers."""
 
     view: View
     activations: int
     traffic: Traffic
+    stopped: NDArray[np.bool_]
+    places: TreePlaces | None
 
 
 def gathered(workers: Sequence[WorkerHandle], size: int) -> Gathering:
@@ -181,7 +183,21 @@ def gathered(workers: Sequence[WorkerHandle], size: int) -> Gathering:
             moved[report.nodes] = report.points
     counts = [*map(_counts, reports), *(worker.earlier for worker in workers)]
     activations, messages, sent = (int(total) for total in np.sum(counts, axis=0))
-    return Gathering(view, activations, Traffic(messages, sent))
+    stopped = np.zeros(size, dtype=bool)
+    for report in reports:
+        stopped[report.nodes] = report.stopped
+    return Gathering(view, activations, Traffic(messages, sent), stopped, _gathered_places(reports, size))
+
+
+def _gathered_places(reports: Sequence[Snapshot], size: int) -> TreePlaces | None:
+    found = [(report.nodes, report.places) for report in reports if report.places is not None]
+    if len(found) < len(reports):
+        return None
+    whole = TreePlaces(np.arange(size), np.zeros(size), np.zeros(size, dtype=bool), np.zeros(size, dtype=bool))
+    for nodes, some in found:
+        whole.parents[nodes], whole.epochs[nodes] = some.parents, some.epochs
+        whole.rounds[nodes], whole.masked[nodes] = some.rounds, some.masked
+    return whole
 
 
 def _counts(report: Snapshot) -> NDArray[np.int64]:
@@ -226,9 +242,11 @@ def _require_reached(workers: Sequence[WorkerHandle], seconds: float) -> None:
 
 def _record(recorder: Recorder, now: float, found: Gathering) -> Record:
     size = recorder.network.size
+    states = np.full(size, NodeState.WORKING, dtype=object)
+    states[found.stopped] = NodeState.CONVERGED
     return recorder.record(
         now, found.view, np.ones(size, dtype=bool), found.activations, found.traffic,
-        lambda: NodeDetails(np.full(size, NodeState.WORKING, dtype=object), None),
+        lambda: NodeDetails(states, None, found.view.gaps, found.places),
     )  # fmt: skip
 
 

@@ -165,7 +165,8 @@ class Peer:
         }
 
     def _place(self) -> dict[str, Any] | None:
-        """Where the node is in the tree: its root and its parent, by name; None with methods that have none."""
+        """Where the node is in the tree: its root and its parent, by name, and whether it works in rounds; None with
+        methods that have no tree."""
         state = self.runtime.host.state
         if not isinstance(state, TreeState):
             return None
@@ -175,6 +176,7 @@ class Peer:
             "distance": int(state.distance[0]),
             "epoch": float(state.epoch[0]),
             "epochs_left": int(min(state.allowance[0], 2**31)),
+            "rounds": bool(state.rounds[0] > 0),
         }
 
     def _by_key(self, key: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from rich.filesize import decimal
 
@@ -29,6 +30,9 @@ def print_result(result: Result, files: Mapping[str, str]) -> None:
     names = {"weights": "weights", "picture": "picture", "history_picture": "history", "animation": "animation"}
     rows |= {shown: files[name] for name, shown in names.items() if name in files}
     rows["everything"] = files["result"]
+    if "recording" in files:
+        folder = Path(files["recording"]).parent
+        rows["recording"] = f"{files['recording']}  (barymesh dashboard {folder} replays the run)"
     print(result.message, *_aligned(rows.items()), sep="\n")
 
 

@@ -48,6 +48,7 @@ from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Method, RoundMethod
 from barymesh.methods.convergence import remaining_distance
 from barymesh.network.topology import require_unweighted
+from barymesh.record import TreePlaces
 from barymesh.state import S
 
 if TYPE_CHECKING:
@@ -409,6 +410,10 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             return super().gaps(state)
         certified = (state.done > 0) & (state.rounds > 0)
         return np.where(certified, self.rounds.gaps(state.target), np.nan)
+
+    def places(self, state: TreeState[S]) -> TreePlaces:
+        masked = np.full(self.nodes.count, self.masked is not None) & (state.away == 0)
+        return TreePlaces(state.parent.astype(np.intp), state.epoch.copy(), state.rounds > 0, masked)
 
     def measures(self, state: TreeState[S]) -> NDArray[np.int64]:
         return self.method.measures(state.own)

@@ -55,7 +55,7 @@ MEAN = "#D55E00"
 RATE = "rate"
 PANELS = (
     Panel("dual_objective", "dual objective"),
-    Panel("dual_error", "dual objective: distance from the optimum", 1e-14),
+    Panel("dual_error", "dual objective: gap to the optimum", 1e-14),
     Panel("consensus", "consensus (mean L1)", 1e-14),
     Panel("consensus_distance", "consensus distance", 1e-14),
     Panel("feasibility", "feasibility residual", 1e-14),
@@ -306,8 +306,9 @@ def _curve_tips(curves: Sequence[Curve]) -> dict[str, Any]:
 
 
 def _beside(x: Floats, curves: Floats, height: float) -> tuple[float, float]:
-    """The place at this height to the right of all ``curves (k, n)``."""
-    return float(x[np.flatnonzero((curves >= 0.95 * height).any(axis=0))[-1]]), height
+    """The place at this height to the right of all ``curves (k, n)``, with room for a text."""
+    last = np.flatnonzero((curves >= height - 0.04 * curves.max()).any(axis=0))[-1]
+    return float(x[min(last + 1, x.size - 1)]), height
 
 
 def _mark_columns(marks: Sequence[Mark]) -> dict[str, Any]:

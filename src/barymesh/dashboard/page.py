@@ -21,7 +21,7 @@ from barymesh.viz.bokeh_network import AGES, AGREEMENT, FAR, FRESH, NEAR, SILENT
 from barymesh.viz.bokeh_plots import PAINT
 from barymesh.viz.page import EARLY
 from barymesh.viz.page import STYLE as PLAIN_STYLE
-from barymesh.viz.theme import shown_number
+from barymesh.viz.theme import SUPERSCRIPTS, shown_number
 
 with needs("dashboard"):
     from bokeh.models import ColumnDataSource, CustomJS
@@ -268,10 +268,9 @@ def _mark_key() -> list[dict[str, str]]:
 
 def _scales() -> dict[str, Any]:
     """The colours of nodes, a decade each, with the numbers between them, and those of links."""
-    decades = [
-        {"colour": colour, "label": shown_number(10.0**power, 1)}
-        for colour, power in zip(AGREEMENT, range(NEAR, FAR), strict=True)
-    ]
+    # all as powers, which need the same room
+    powers = [f"10{str(power).translate(SUPERSCRIPTS)}" for power in range(NEAR, FAR)]
+    decades = [{"colour": colour, "label": power} for colour, power in zip(AGREEMENT, powers, strict=True)]
     ramp = list(AGES)[:: len(AGES) // 16]
     return {
         "decades": decades, "far": shown_number(10.0**FAR, 1), "ages": f"linear-gradient(to right, {', '.join(ramp)})",

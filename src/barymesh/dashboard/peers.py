@@ -25,6 +25,7 @@ from barymesh.subsample import MOST_PICTURED, evenly
 from barymesh.support.points import Support
 from barymesh.support.text import parse_support
 from barymesh.transport.subscriber import LinkState
+from barymesh.viz.theme import shown_number
 
 # seconds until a node must have answered; with the time between two polls this is well below 5
 ANSWER_LIMIT = 2.0
@@ -188,7 +189,8 @@ class PeersSource:
         counts = f"{facts['activations']:,} activations, {connected} of {len(links)} neighbours connected"
         parts = [state_text(facts), counts]
         if facts.get("tv_bound") is not None:
-            parts.append(f"certified to be within {facts['tv_bound']:.2g} of the barycenter (total variation)")
+            bound = shown_number(facts["tv_bound"], 2)
+            parts.append(f"certified to be within {bound} of the barycenter (total variation)")
         if facts.get("masks") is not None:
             without = facts["masks"]["why_not"]
             parts.append(f"masked, but does not contribute: {without}" if without else "contributes to masked sums")

@@ -15,6 +15,7 @@ from barymesh.network.topology import Network
 from barymesh.record import NodeState
 from barymesh.subsample import evenly
 from barymesh.support.points import Support
+from barymesh.viz.theme import shown_number
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
@@ -160,8 +161,6 @@ def graph_of(network: Network) -> Graph:
 
 def counts_of(size: int, network: Network | None, figures: Mapping[str, float]) -> dict[str, str]:
     """The numbers of a run for people."""
-    from barymesh.viz.theme import shown_number
-
     found = {"measures" if network is None else "nodes": f"{size:,}"}
     if network is not None:
         found |= {"links": f"{len(network.edges):,}", "network": network.name}

@@ -65,6 +65,7 @@ section > p { margin: .2rem 0 .4rem; font-size: .93rem; color: var(--quiet); max
 #flags .harm { color: var(--no); } #flags .done { color: var(--yes); }
 summary { cursor: pointer; font-weight: 600; padding: .15rem 0; min-height: 1.8rem; }
 .scroll { max-height: 26rem; overflow: auto; margin-bottom: 0; }
+.scroll td:nth-child(-n + 6) { white-space: nowrap; }
 .scroll thead th { position: sticky; top: 0; }
 tr.dead td, tr.dead th, tr.stuck td, tr.stuck th { color: var(--no); font-weight: 600; }
 .keys .bk-Figure:focus-within { outline: 3px solid var(--link) !important; outline-offset: 2px; border-radius: 3px; }

@@ -27,12 +27,17 @@ SILENT = 5.0
 UNKNOWN = "#8c959d"
 # pixels: nodes at least so large have room for a lock; the ring of a root is so far away from it
 LOCK_ROOM, RING = 14.0, 4.5
-# a padlock around the origin, 2 r pixels high
+# a white padlock with a dark edge, to be seen on any colour, around the origin and 2 r pixels high
 LOCK = """
-const {r} = cb_data, path = new Path2D(), half = 0.76 * r, top = -0.1 * r;
-path.arc(0, top, 0.6 * half, Math.PI, 0);
-path.rect(-half, top, 2 * half, r - top);
-return path;
+const {ctx, r} = cb_data, half = 0.72 * r, top = -0.15 * r, body = new Path2D(), bow = new Path2D();
+body.rect(-half, top, 2 * half, 0.95 * r - top);
+bow.arc(0, top, 0.62 * half, Math.PI, 0);
+for (const [colour, width] of [["#1b1f24", 3.2], ["#ffffff", 1.4]]) {
+  ctx.strokeStyle = ctx.fillStyle = colour;
+  ctx.lineWidth = width;
+  ctx.stroke(bow);
+  if (width > 2) ctx.stroke(body); else ctx.fill(body);
+}
 """
 
 
@@ -74,10 +79,7 @@ def network_figure(sources: Mapping[str, Mapping[str, Any]], title: str, height:
         line_color=INK, line_width="width",
     )  # fmt: skip
     dots = plot.add_glyph(held["nodes"], marks, tags=[INK, OUTLINE])
-    locks = Scatter(
-        x="x", y="y", size="size", marker={"value": "@lock"}, fill_color="#ffffff", line_color="#1b1f24",
-        line_width=1.2, defs={"@lock": CustomJS(code=LOCK)},
-    )  # fmt: skip
+    locks = Scatter(x="x", y="y", size="size", marker={"value": "@lock"}, defs={"@lock": CustomJS(code=LOCK)})
     plot.add_glyph(held["locks"], locks)
     labels = Text(x="x", y="y", text="text", text_align="center", text_baseline="middle", text_font_size="11px")
     plot.add_glyph(ColumnDataSource({"x": [], "y": [], "text": []}, name="labels"), labels, tags=[INK])
@@ -114,7 +116,7 @@ def node_sources(
     nodes["reach"] = sizes / 2 + np.where(is_root, RING, 1.0)
     locked = np.flatnonzero(masked & ~strong) if size >= LOCK_ROOM else np.empty(0, dtype=np.intp)
     rings = {"x": x[roots], "y": y[roots], "size": sizes[roots] + 2 * RING}
-    return {"nodes": nodes, "roots": rings, "locks": {"x": x[locked], "y": y[locked], "size": 0.55 * sizes[locked]}}
+    return {"nodes": nodes, "roots": rings, "locks": {"x": x[locked], "y": y[locked], "size": 0.6 * sizes[locked]}}
 
 
 def edge_columns(positions: Floats, edges: NDArray[np.intp], staleness: Floats, notes: Sequence[str]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ NAMES = (
     "network",
     "masks",
     "unregularised",
+    "private",
     "growth",
     "peers",
 )

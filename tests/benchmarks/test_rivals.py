@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barymesh.network import as_network
 from barymesh.problem import Problem
+from benchmarks.private import BOUNDS, DELTA, perturbed, records_of
 from benchmarks.rivals.mirror_prox import Game, mirror_prox
+from benchmarks.rivals.output_perturbation import points_of, sensitivity
 from benchmarks.rivals.server_sinkhorn import server_sinkhorn
 from benchmarks.rivals.server_stochastic import server_stochastic
 from benchmarks.unregularised import Truth
@@ -76,3 +80,36 @@ def test_the_gradients_of_the_game_are_those_of_its_value(truth):
     # the Euclidean part: a step of length s raises the value by s times the squared gradient
     gradient = np.concatenate([((upper.y - point.y) / 1e-6).ravel(), ((upper.z - point.z) / 1e-6).ravel()])
     assert (value(upper) - value(point)) / 1e-6 == pytest.approx((gradient**2).sum(), rel=1e-4)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 3, 7, 20]))
+def test_one_record_moves_the_private_points_by_no_more_than_the_noise_covers(seed, points):
+    rng = np.random.default_rng(seed)
+    records = [rng.uniform(*BOUNDS, rng.integers(20, 40)) for _ in range(3)]
+    others = [one.copy() for one in records]
+    others[1][rng.integers(others[1].size)] = rng.choice(BOUNDS)
+    here, there = (points_of(one, points, np.random.default_rng(seed)) for one in (records, others))
+    bounds = [sensitivity(records, points, BOUNDS[1] - BOUNDS[0], sharp=sharp) for sharp in (True, False)]
+    assert np.linalg.norm(here - there) <= bounds[0] * (1 + 1e-9)
+    assert bounds[1] == pytest.approx(bounds[0] * np.sqrt(points))
+
+
+def test_the_points_without_noise_are_the_barycenter():
+    """With one piece for each distribution, another library finds the same points, and no better ones."""
+    import ot
+
+    rng = np.random.default_rng(0)
+    records = [rng.normal(mean, 1, 30) for mean in (-1.0, 0.0, 2.0)]
+    found = points_of(records, 30, rng)
+    again = ot.lp.free_support_barycenter(
+        [one[:, None] for one in records], [np.full(30, 1 / 30)] * 3, found[:, None] + 0.01, numItermax=100
+    )
+    np.testing.assert_allclose(np.sort(again[:, 0]), found, atol=1e-9)
+
+
+def test_output_perturbation_is_as_good_as_the_noise_lets_it():
+    records = records_of(1000, 0)
+    errors = [perturbed(records, 50, epsilon, 0, sharp=True, apart=False)[0] for epsilon in (8.0, 1.0, 0.1)]
+    assert errors[0] < errors[1] < errors[2]
+    assert perturbed(records, 50, 1.0, 0, sharp=True, apart=True)[0] > errors[1]
+    assert DELTA < 1 / 1000

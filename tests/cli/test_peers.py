@@ -21,6 +21,7 @@ from barymesh.errors import OptionError
 from barymesh.peers.kit import NEXT_SECRET, SECRET
 from barymesh.peers.members import KITS
 from barymesh.peers.network_file import NETWORK, NetworkFile
+from barymesh.peers.node import READMIT
 from barymesh.peers.status import query
 from tests.peers.cluster import free_ports
 
@@ -207,6 +208,24 @@ def test_nobody_is_readmitted_where_no_node_runs(trial, monkeypatch):
     assert "No node runs" in call("readmit", kits[0], "b", code=3).output
     assert list((kits[0] / "run").iterdir()) == []
     call("readmit", kits[0], "nobody", code=3)
+
+
+def test_a_node_of_another_user_can_read_whom_it_is_to_readmit(trial, monkeypatch):
+    """Whatever the umask of whoever gives the command."""
+    command, modes = sys.modules["barymesh.cli.peers.node"], []
+    path = trial[1][0] / "run" / READMIT
+
+    def sleep(_):
+        modes.append(path.stat().st_mode & 0o777)
+        path.unlink()
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    before = os.umask(0o077)
+    try:
+        call("readmit", trial[1][0], "b")
+    finally:
+        os.umask(before)
+    assert modes == [0o644]
 
 
 def test_a_node_as_text():

@@ -14,12 +14,13 @@ import numpy as np
 import barymesh as bm
 from barymesh.core import tree
 from barymesh.decentralized.algorithm import Nodes
+from barymesh.decentralized.masks.streams import Masks
 from barymesh.engines.runtime import Pace, Place, Runtime, hosted_algorithm
 from barymesh.methods.base import FARTHEST
 from barymesh.methods.orders import Order
 from barymesh.network import Network, as_network
 from barymesh.problem import Problem, support_cost
-from barymesh.transport.keys import KeyPair
+from barymesh.transport.keys import KeyPair, raw_public
 from barymesh.transport.subscriber import Neighbour
 from barymesh.transport.wire import encode
 from tests.frames import announced
@@ -36,7 +37,9 @@ class Society:
     """Honest nodes with measures of their own, each as a peer hosts it; and a ``liar``, a node of the same kind whose
     messages ``lie(sender, message, receiver, step)`` changes for each receiver; None for nothing."""
 
-    def __init__(self, graph: Network, liar=None, lie=honest, method="sinkhorn", measures=None, tol=1e-6, seed=0):
+    def __init__(
+        self, graph: Network, liar=None, lie=honest, method="sinkhorn", measures=None, tol=1e-6, seed=0, masked=False
+    ):
         rng = np.random.default_rng(seed)
         self.graph, self.liar, self.lie, self.step_number = graph, liar, lie, 0
         if measures is None:
@@ -47,7 +50,13 @@ class Society:
         for node, measure in enumerate(measures):
             own = Problem.create([measure], POINTS, reg=REG)
             nodes = Nodes(graph, np.array([node]), np.ones(1), np.ones(graph.size))
-            algorithm = hosted_algorithm(method, own, nodes, tol=tol, batch="exact")
+            masks = Masks(
+                {node: keys[node].raw_secret}, [raw_public(one.public) for one in keys], run=b"liars", method="rounds",
+                secret=bytes([node] * 32), min_members=3,
+            )  # fmt: skip
+            algorithm = hosted_algorithm(
+                "rounds" if masked else method, own, nodes, tol=tol, batch="exact", masks=masks if masked else None
+            )
             around = [
                 Neighbour(f"n{j}", f"tcp://127.0.0.1:{5000 + j}", (int(j),), keys[j].public)
                 for j in graph.neighbours_of(node)
@@ -125,12 +134,31 @@ def main() -> None:
             ("another measure, at the edge", Society(graph, measures=claimed[0])),
             ("another measure, as far outside as data may be", Society(graph, measures=claimed[1])),
             ("false sums and targets", Society(graph, liar, _false_numbers(graph, liar), measures=measures)),
+            ("masked: its numbers, far outside, times m / 2", exaggerating(graph, liar, claimed[1], size / 2)),
         ):  # fmt: skip
             society.run(150)
             others = [k for k in range(size) if k != liar]
             tv = max(society.distance(k, truth) for k in others)
             mean = max(abs(float((society.estimate(k) - truth) @ POINTS)) for k in others)
             print(f"| {shape} of {size} | {place} | {what} | {tv:.3f} | {mean:.3f} |", flush=True)
+
+
+def exaggerating(graph, liar, measures, factor, weight=1.0):
+    """With masks: the liar's numbers count for ``factor`` times what they are, and it says that it weighs so much."""
+    society = Society(graph, liar, measures=measures, masked=True)
+    sums = society.peers[liar].host.algorithm.masked
+
+    def report(masks, node, moment, _, error, parts):
+        words = sums.presence(node, float(moment.roll[node]))
+        numbers = (weight, error, *factor * np.concatenate(parts))
+        scales = (*sums._weights.scale, *sums._errors.scale, *sums._parts.scale)
+        cut = np.clip(np.multiply(numbers, scales), -(2.0**62), 2.0**62)
+        words[sums.roll.stop :] = np.array([1, *np.rint(cut)]).astype(np.int64).view(np.uint64)
+        words[sums.roll.stop :] += masks.mask(node, moment, (1, 1, 1, *(part.size for part in parts)))
+        return words
+
+    sums.report = report
+    return society
 
 
 def _below(graph, node, root):

@@ -11,7 +11,7 @@ from barymesh.core import kernels, tree
 from barymesh.methods.base import LARGEST
 from barymesh.methods.orders import Order
 from barymesh.network import Network, as_network
-from tests.decentralized.liars import POINTS, Society
+from tests.decentralized.liars import POINTS, Society, exaggerating
 from tests.frames import attack
 
 # 4 is the liar, next to 0 and 3; the centre of the cycle with a chord, 1, is not its neighbour
@@ -186,3 +186,18 @@ def test_children_that_report_more_than_there_is_are_left_out():
     assert society.peers[root].host.state.stamp[0] == before
     society.run(200)
     assert all(society.distance(node, society.truth()) <= 1e-5 for node in range(4))
+
+
+def test_with_masks_a_node_cannot_claim_another_weight_than_the_declared():
+    """Nobody can read what it claims; but the root knows what all of them weigh together."""
+    graph = as_network("star", 5)
+    measures = Society(graph).measures
+    honest, liar = exaggerating(graph, 4, measures, 1.0), exaggerating(graph, 4, measures, 5.0, weight=5.0)
+    for society in (honest, liar):
+        society.run(STEPS)
+    root = int(graph.by_centrality[0])
+    assert all(peer.host.stopped.all() for peer in honest.peers)
+    assert honest.distance(0, honest.truth()) <= 0.01
+    assert honest.peers[root].host.state.void[0] == 0
+    assert liar.peers[root].host.state.void[0] > 0
+    assert not any(peer.host.stopped.any() for peer in liar.peers)

@@ -12,6 +12,7 @@ from barymesh.core import tree
 from barymesh.decentralized.algorithm import Nodes
 from barymesh.decentralized.host import Host
 from barymesh.decentralized.tree import PATIENCE, SpanningTree
+from barymesh.decentralized.tree.spanning_tree import PATIENCE_BEATS
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation
 from barymesh.errors import NetworkError
@@ -229,6 +230,22 @@ def test_a_silent_parent_is_left():
     assert run.state.parent[1] == run.state.parent[4] == 0
     run.run(10.0 + PATIENCE + 20)
     assert (run.state.parent[1:] != 0).all()
+
+
+def test_patience_that_has_grown_shrinks_again():
+    """It doubles with every failure of a parent, and a network that runs for months sees many."""
+    graph = as_network("cycle", 5)
+    algorithm = average_tree(graph, vectors_of(5, 0), weights_of(5, 0))
+    host = Host(algorithm, Unreliable(graph, algorithm, np.random.default_rng(0)), problem_of(5))
+    host.state.patience[:] = 4 * PATIENCE
+    found = []
+    for lap in (1, 2, 3):
+        host.counts[:] = lap * PATIENCE_BEATS - 1
+        for k in range(3):
+            batch = host.batch(k)
+            host.send(batch, host.activate(batch))
+        found.append(np.unique(host.state.patience).tolist())
+    assert found == [[2 * PATIENCE], [PATIENCE], [PATIENCE]]
 
 
 def test_weights_of_edges_are_refused():

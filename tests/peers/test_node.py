@@ -17,7 +17,7 @@ from barymesh.io.files import read_measure
 from barymesh.io.output import RESULT
 from barymesh.peers.kit import Kit
 from barymesh.peers.members import KITS, NewNode, create
-from barymesh.peers.node import STATE, PrivacyLevel, open_peer
+from barymesh.peers.node import READMIT, STATE, PrivacyLevel, open_peer
 from barymesh.transport.wire import NONE, Message
 from tests.peers.cluster import free_ports
 
@@ -200,3 +200,13 @@ def test_old_messages_are_refused_after_a_restart(kit, tmp_path):
     assert asyncio.run(work(receives=True)) == {}
     # the same message is accepted once more: the node no longer has it
     assert asyncio.run(work(receives=False)) == {1: (4, 6)}
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_node(kit, tmp_path, caplog):
+    """`barymesh readmit` may be given by somebody whose files the node cannot read."""
+    (tmp_path / "run" / READMIT).mkdir(parents=True)
+    assert worked(kit, tmp_path / "run", duration=0.1)[0] is StopReason.OUT_OF_TIME
+    (tmp_path / "run" / READMIT).rmdir()
+    (tmp_path / "run" / READMIT).write_bytes(b"\xff")
+    assert worked(kit, tmp_path / "run", duration=0.1)[0] is StopReason.OUT_OF_TIME
+    assert [one.levelname for one in caplog.records if "readmit cannot be read" in one.message] == ["ERROR"] * 2

@@ -18,6 +18,7 @@ FACTS = {
     "privacy": {"epsilon": math.inf, "uses": 2}, "stopped": False, "error": float("nan"),
     "gap": None, "tv_bound": None, "uptime": 1.5,
     "sent_messages": 3, "sent_bytes": 30, "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
+    "masks": {"void": 6},
     "links": {
         "b": {
             "state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4},
@@ -68,6 +69,7 @@ def test_the_facts_for_prometheus():
         ("barymesh_repeated_messages_total",): 1.0,
         ("barymesh_repeated_bytes_total",): 10.0,
         ("barymesh_refused_connections_total",): 5.0,
+        ("barymesh_void_sums_total",): 6.0,
         ("barymesh_link_connected", "b"): 1.0,
         ("barymesh_received_messages_total", "b"): 2.0,
         ("barymesh_received_bytes_total", "b"): 20.0,
@@ -112,6 +114,24 @@ def test_a_node_that_is_stuck_is_not_healthy():
 def test_a_client_that_sends_nothing_is_disconnected(monkeypatch):
     monkeypatch.setattr(status, "_TIMEOUT", 0.2)
     assert asyncio.run(asked(b"GET /sta")) == ""
+
+
+def test_nothing_is_kept_for_a_client_that_does_not_read(monkeypatch):
+    """An answer that is longer than the buffers of the system."""
+    monkeypatch.setattr(status, "_TIMEOUT", 0.2)
+
+    async def work():
+        async with StatusServer(lambda: FACTS, 0, lambda: {"weights": [0.1] * 2_000_000}) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**10)
+            writer.write(b"GET /estimate HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            # this side reads no more than its limit; that the other has ended it is found by writing
+            while True:
+                writer.write(b"still here")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(asyncio.wait_for(work(), 20))
 
 
 def test_idle_clients_keep_nobody_out():

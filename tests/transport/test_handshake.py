@@ -3,6 +3,7 @@ not, on both sides."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
 
@@ -175,3 +176,23 @@ def test_a_process_that_began_its_own_life_believes_nobody():
             assert not at_a.outdated
 
     run(work())
+
+
+def test_replies_that_change_their_mind_fill_no_log(caplog):
+    """Each would be another state of the link, for people to read."""
+    a, b = Peer(0), Peer(1)
+    links = a.links(neighbours=[b.at("tcp://127.0.0.1:1")])
+    link = links._links[b.name]
+    caplog.set_level(logging.INFO)
+    first = Reply(3, (3, 3), link.admission.begin(), 1, FORMAT.run)
+    link._receive_frame(first.encode())
+    assert link.state is LinkState.CONNECTED
+    # honest: it begins a new life
+    link._receive_frame(replace(first, incarnation=2).encode())
+    assert (link.admission.reply.incarnation, link.admission.refused.total()) == (2, 0)
+    before = len(caplog.records)
+    for number in range(1000):
+        link._receive_frame(replace(first, version=0, program=f"0.{number}").encode())
+        link._receive_frame(replace(first, incarnation=number).encode())
+    assert link.admission.cut_off
+    assert len(caplog.records) - before <= 3

@@ -87,7 +87,7 @@ def record(path: Path, event: str, facts: Mapping[str, Any]) -> str:
             }  # fmt: skip
             entry["hash"] = _hash(entry)
             os.ftruncate(file, trail.complete)
-            os.pwrite(file, (json.dumps(entry, allow_nan=False) + "\n").encode(), trail.complete)
+            os.pwrite(file, _line(entry) + b"\n", trail.complete)
             os.fsync(file)
         finally:
             os.close(file)
@@ -102,11 +102,17 @@ def record(path: Path, event: str, facts: Mapping[str, Any]) -> str:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
+    """What the line says; None if no entry is written like this, to the last byte: of a name that stands there twice,
+    programs take the last value, and people may read the first."""
     try:
         found = json.loads(line)
+        return found if isinstance(found, dict) and _line(found) == line else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return json.dumps(entry, allow_nan=False).encode()
 
 
 def _hash(entry: Mapping[str, Any]) -> str:

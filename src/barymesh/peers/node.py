@@ -250,6 +250,11 @@ class Peer:
             path.unlink()
         except FileNotFoundError:
             return
+        except (OSError, ValueError) as error:
+            # whoever has written it sees that nothing comes of it
+            if self._log_limit.suppressed("readmit") is not None:
+                _log.error("%s cannot be read: %s", path, error)
+            return
         for name in names:
             if self.runtime.links.readmit(name):
                 _log.warning("peer %s: admitted again by hand", name, extra={"peer": name})

@@ -86,12 +86,14 @@ class StatusServer:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 writer.write(self._answer(await _request(reader)))
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (TimeoutError, OSError):
             # too slow, or disconnected
             pass
         finally:
-            writer.close()
+            # what the client has not read by now is not kept for it
+            writer.transport.abort()
 
     def _answer(self, request: bytes | None) -> bytes:
         if request is None:
@@ -143,6 +145,7 @@ class _FactsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts, links, epsilon = self._facts, self._facts["links"], self._facts["privacy"]["epsilon"]
+        void = (facts.get("masks") or {}).get("void", 0)
         yield InfoMetricFamily("barymesh", "Which node this is.", {key: str(facts[key]) for key in _IDENTITY})
         for kind, name, meaning, value in (
             (CounterMetricFamily, "activations", "Activations of the node.", facts["activations"]),
@@ -158,6 +161,7 @@ class _FactsCollector(Collector):
             (CounterMetricFamily, "repeated_messages", "Messages sent again.", facts["repeated_messages"]),
             (CounterMetricFamily, "repeated_bytes", "Bytes sent again.", facts["repeated_bytes"]),
             (CounterMetricFamily, "refused_connections", "Connections refused.", facts["refused_connections"]),
+            (CounterMetricFamily, "void_sums", "Masked sums of all members that the root could not use.", void),
         ):
             yield kind(f"barymesh_{name}", meaning, value=math.nan if value is None else value)
         connected = GaugeMetricFamily("barymesh_link_connected", "Whether the link is connected.", labels=["peer"])

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barymesh.errors import OptionError
 from barymesh.transport import handshake
@@ -98,6 +98,8 @@ class Admission:
         reply = Reply.decode(frame)
         if reply.challenge != self._challenge:
             raise BadMessageError(Reason.STALE, "a reply to another request")
+        if self.reply is not None and replace(reply, incarnation=self.reply.incarnation) != self.reply:
+            raise BadMessageError(Reason.MALFORMED, "a second reply, with more than another incarnation")
         return reply
 
     def _checked(self, frame: bytes) -> Message | None:

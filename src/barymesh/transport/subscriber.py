@@ -288,7 +288,9 @@ class Link:
         reply = self.admission.reply
         message = self.admission.accept(frame)
         if (new := self.admission.reply) is not None and new is not reply:
-            self._on_reply(new)
+            # those that follow announce another incarnation, and nothing else
+            if reply is None:
+                self._on_reply(new)
             return
         self.received_messages += 1
         self.received_bytes += len(frame)

@@ -9,7 +9,10 @@ import typer
 
 from barymesh.cli.exit_codes import finish
 from barymesh.cli.peers.common import Json, print_facts
-from barymesh.errors import FileError
+from barymesh.errors import FileError, OptionError
+
+# digits of a head that are enough
+LEAST_HEAD = 12
 
 
 def audit(
@@ -30,6 +33,8 @@ def audit(
     def work() -> int:
         from barymesh.peers.audit import AUDIT, read
 
+        if head is not None and len(head) < LEAST_HEAD:
+            raise OptionError(f"--head {head!r} is too short to tell one line from another: give {LEAST_HEAD} digits.")
         path = folder / AUDIT if folder.is_dir() else folder
         if not path.exists():
             raise FileError(f"There is no audit log {path}. Name the folder of a node that has run.")

@@ -84,13 +84,14 @@ class MaskedSums:
         """Whether the sum is one of the reports of all members of the ``roll (m,)``."""
         return bool((words[self.roll] == roll.astype(np.uint64)).all())
 
-    def total(self, words: Words, roll: Floats) -> Total | None:
-        """What the sum of the reports of all members of the ``roll (m,)`` says. None if it is the sum of others, or if
-        their masks have not cancelled: then they were sent different targets, or one of them has lied."""
+    def total(self, words: Words, roll: Floats, declared: Floats | None = None) -> Total | None:
+        """What the sum of the reports of all members of the ``roll (m,)`` says. None if it is the sum of others, if
+        their masks have not cancelled, or if they do not weigh what is ``declared (m,)`` of them, where that is known:
+        then they were sent different targets, or one of them has lied."""
         count, weights, errors, parts = np.split(words[self.roll.stop :], range(1, len(SCALARS) + 1))
         if not self.complete(words, roll) or count[0] != np.count_nonzero(roll):
             return None
         weight, error = float(self._weights.numbers(weights)[0]), float(self._errors.numbers(errors)[0])
-        if not weight > 0:
+        if not weight > 0 or (declared is not None and not np.isclose(weight, declared[roll > 0].sum(), rtol=1e-9)):
             return None
         return Total(self._parts.numbers(parts) / weight, weight, max(error, 0.0))

@@ -90,9 +90,9 @@ class MaskedReports:
     def total(self, state: TreeState[S], row: int, words: Words) -> Total | None:
         """What the sum ``words (up,)`` of the reports of all members says; None if it cannot be read."""
         roll = self.roll(state, row)
-        found = self.sums.total(words, roll)
+        found = self.sums.total(words, roll, self.nodes.declared)
         if found is None and self.sums.complete(words, roll):
-            # of all members, and yet their masks do not cancel
+            # of all members, and yet their masks do not cancel, or one has claimed another weight
             state.void[row] += 1
         return found
 

@@ -55,8 +55,9 @@ if TYPE_CHECKING:
     from barymesh.decentralized.masks.streams import Masks
 
 # activations without a message from the parent until a node looks for another way to the root, and beats of the root
-# that a child may be behind; they double where they prove too few
-PATIENCE = 100
+# that a child may be behind; they double where they prove too few. Every PATIENCE_BEATS activations the former are
+# halved again: over months there are many failures, and each must be found out soon
+PATIENCE, PATIENCE_BEATS = 100, 20_000
 # the reports of children may weigh more than all nodes by this share, for rounding
 ROUNDING = 1e-9
 # the network turns to rounds if its distance from the barycenter, above NEGLIGIBLE, has not shrunk to the share
@@ -164,6 +165,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
 
     def activate(self, state: TreeState[S], batch: Batch, inbox: Inbox) -> Floats:
         rows = batch.rows
+        if np.count_nonzero(due := batch.counts % PATIENCE_BEATS == 0):
+            patience = state.patience[rows[due]]
+            state.patience[rows[due]] = np.where(patience > PATIENCE, patience // 2, patience)
         findings = np.empty((len(kernels.FINDINGS), rows.size), dtype=bool)
         messages, sums = np.empty((rows.size, self.width)), np.empty((rows.size, self.up))
         kernels.update_tree(

@@ -25,6 +25,7 @@ NAMES = (
     "kernels",
     "exact",
     "debiased",
+    "one_machine",
     "free_support",
     "simulation",
     "event_loop",

@@ -74,7 +74,7 @@ class Memory:
                 except OSError:
                     continue
                 # one that has ended has no memory
-                if lines["Name"].strip().startswith("ray::ShardHost") and "RssAnon" in lines:
+                if lines["Name"].strip().startswith("ray::RemoteHost") and "RssAnon" in lines:
                     own += 1024 * int(lines["RssAnon"].split()[0])
                     files += 1024 * int(lines["RssFile"].split()[0])
             self.own, self.files = max(self.own, own), max(self.files, files)

@@ -138,7 +138,7 @@ def kill_one():
     """Of the shards of this cluster: grandchildren of this process."""
     running = processes()
     children = {process for process, parent, _, _ in running if parent == os.getpid()}
-    shards = [process for process, parent, _, name in running if parent in children and "ShardHost" in name]
+    shards = [process for process, parent, _, name in running if parent in children and "RemoteHost" in name]
     os.kill(min(shards), signal.SIGKILL)
 
 

@@ -345,7 +345,7 @@ class RemoteWorker:
             if self.contact is None:
                 keys = KeyPair.create()
                 address = self.host or ray.util.get_node_ip_address()
-                self.worker = await asyncio.to_thread(self._built, f"tcp://{_bracketed(address)}:0", keys)
+                self.worker = await asyncio.to_thread(self._built, f"tcp://{bracketed(address)}:0", keys)
                 await self.worker.links.__aenter__()
                 self.work = asyncio.create_task(self.worker.run(self._keep))
                 self.contact = Contact(self.worker.links.endpoint, keys.public)
@@ -396,5 +396,6 @@ class RemoteWorker:
                 self.folder.parent.rmdir()
 
 
-def _bracketed(address: str) -> str:
+def bracketed(address: str) -> str:
+    """As in a URL."""
     return f"[{address}]" if ":" in address else address

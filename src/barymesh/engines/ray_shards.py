@@ -1,5 +1,6 @@
 """The exact solver on a Ray cluster, without a network: every shard of the nodes is an actor, and the caller adds up.
 
+Ray places and supervises the actors; calls go over lines of their own (shard_line.py).
 An actor that is lost, with its machine or without, is started again where there is room. It continues from its last
 snapshot, if it finds one, and repeats the calls since then, which are deterministic: the run goes on as if nothing had
 happened, to the last bit.
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from barymesh.checks import normalised
-from barymesh.engines.ray import LEAVE, PINNED, connected, got
+from barymesh.engines.ray import LEAVE, LOOPBACK, PINNED, bracketed, connected, got
 from barymesh.engines.shard_host import Loading, ShardHost, ShardPlace
+from barymesh.engines.shard_line import CallerEnd, LineContact, ShardEnd
 from barymesh.engines.supervisor import MOST_STARTS
 from barymesh.errors import NetworkError, OptionError, warn
 from barymesh.exact.free_support import solve_free_support
@@ -53,7 +55,7 @@ def run_shards(problem: Problem, options: RunOptions) -> Result:
     with connected(options.address, options.workers or available_cores()) as own:
         folder, run = options.checkpoint or options.folder or own, uuid.uuid4().hex
         shards = [
-            RemoteShard(number, problem, work, folder, run)
+            RemoteShard(number, problem, work, folder, run, None if own is None else LOOPBACK)
             for number, work in enumerate(assigned(problem, options.workers))
         ]
         try:
@@ -165,16 +167,19 @@ def _split_datasets(problem: Problem, parts: int) -> Sequence[tuple[Measure, flo
 
 
 class RemoteShard(Shard):
-    """A shard on an actor. ``log``: all calls, which a new actor repeats; the first ``dropped`` are forgotten, and the
-    last after ``sent`` wait for one with an answer."""
+    """A shard on an actor, which listens at ``host``, None for the address of its machine. ``log``: all calls, which a
+    new actor repeats; the first ``dropped`` are forgotten, and the last after ``sent`` wait for one with an answer."""
 
     place: ShardPlace
 
-    def __init__(self, number: int, problem: Problem, work: ShardWork, folder: str | Path | None, run: str) -> None:
+    def __init__(
+        self, number: int, problem: Problem, work: ShardWork, folder: str | Path | None, run: str, host: str | None
+    ) -> None:
         own = problem.with_measures(work.measures, np.array(work.weights))
         # weights are compared with those of other shards
         self.problem = replace(own, weights=np.array(work.weights), first=work.first)
-        self.number, self.work, self.folder, self.run = number, work, folder, run
+        self.number, self.work, self.folder, self.run, self.host = number, work, folder, run, host
+        self.line: CallerEnd | None = None
         self.log: list[tuple[str, tuple[Any, ...]]] = []
         self.sent = self.dropped = self.bytes = self.starts = 0
         self.resumed: str | Path | None = None
@@ -185,7 +190,7 @@ class RemoteShard(Shard):
         at, threads = self.work.at, self.work.threads
         self.starts += 1
         self.actor = (
-            ray.remote(ShardHost)
+            ray.remote(RemoteHost)
             .options(
                 num_cpus=threads if room else 0,
                 scheduling_strategy="SPREAD" if at is None else "DEFAULT",
@@ -196,16 +201,23 @@ class RemoteShard(Shard):
 
     def load(self) -> Callable[[], Loading]:
         """Load its measures; what waits for that."""
-        return partial(self._answer, self.actor.load.remote())
+        return partial(self._answer, partial(got, self.actor.load.remote()))
 
     def begin(self, resumed: str | Path | None) -> Callable[[], int]:
         """Begin at its ``place``, perhaps with the potentials that an earlier run has kept."""
         self.resumed = resumed
-        return partial(self._answer, self.actor.begin.remote(self.place, resumed))
+        return partial(self._answer, partial(self._begun, self.actor.begin.remote(self.place, resumed)))
+
+    def _begun(self, beginning: Any) -> int:
+        """Wait until it has begun, and open the line; the number of the last call that it knows of."""
+        done: int = got(beginning)
+        self.line = CallerEnd(got(self.actor.listen.remote(self.host)))
+        return done
 
     def keep(self, folder: str | Path) -> Callable[[], None]:
         """Keep its potentials for a later run."""
-        self._send()
+        # its answer shows that all calls before are carried out
+        self.submit("total")()
         return partial(got, self.actor.keep.remote(folder))
 
     def submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
@@ -219,39 +231,50 @@ class RemoteShard(Shard):
             half = (self.sent - self.dropped) // 2
             self.dropped, self.log, self.bytes = self.dropped + half, self.log[half:], self.bytes // 2
 
-    def _send(self) -> Any:
-        """Send the calls that have not been sent, together."""
+    def _send(self) -> Callable[[], Any]:
+        """Send the calls that have not been sent, together; what waits for the answer to the last."""
+        assert self.line is not None
         first, self.sent = self.sent, self.dropped + len(self.log)
-        return self.actor.call.remote(first + 1, self.log[first - self.dropped :])
+        self.line.send(first + 1, self.log[first - self.dropped :])
+        return partial(self.line.answer, self._look)
 
-    def _answer(self, call: Any) -> Any:
-        """The answer to the last call, whatever becomes of the actor meanwhile."""
+    def _look(self) -> None:
+        """RayActorError if the actor is lost."""
+        got(self.actor.is_there.remote())
+
+    def _answer(self, wait: Callable[[], Any]) -> Any:
+        """What a wait returns, whatever becomes of the actor meanwhile."""
         while True:
             try:
-                return got(call)
+                return wait()
             except (RayActorError, ObjectLostError) as error:
                 if self.starts == MOST_STARTS:
                     raise NetworkError(
                         f"Shard {self.number} was lost {MOST_STARTS} times. Ray reports: {' '.join(str(error).split())}"
                     ) from error
-                with suppress(RayActorError, ObjectLostError):
-                    call = self._started_again()
+                wait = self._repeated
 
-    def _started_again(self) -> Any:
-        """Start the actor again, and repeat what it has not done; the last call."""
+    def _repeated(self) -> Any:
+        """Start the actor again, and repeat what it has not done; the answer to the last call."""
         ray.kill(self.actor)
+        self._hang_up()
         self._start(room=ray.available_resources().get("CPU", 0) >= self.work.threads)
-        last = self.actor.load.remote()
+        loading = self.actor.load.remote()
         if not hasattr(self, "place"):
-            return last
-        done = got(self.actor.begin.remote(self.place, self.resumed))
+            return got(loading)
+        done = self._begun(self.actor.begin.remote(self.place, self.resumed))
         if done < self.dropped:
             raise NetworkError(
                 f"Shard {self.number} was lost with its snapshots, after so many iterations that they cannot be "
                 "repeated. Name a folder= that all machines share, or continue from a checkpoint."
             )
         self.sent = done
-        return self._send() if self.log else self.actor.begin.remote(self.place, self.resumed)
+        return self._send()() if self.log else done
+
+    def _hang_up(self) -> None:
+        if self.line is not None:
+            self.line.close()
+            self.line = None
 
     def end(self) -> None:
         """End the actor, and leave nothing behind."""
@@ -259,3 +282,15 @@ class RemoteShard(Shard):
         with suppress(RayError):
             ray.wait([self.actor.leave.remote()], timeout=LEAVE)
             ray.kill(self.actor)
+        self._hang_up()
+
+
+class RemoteHost(ShardHost):
+    """A shard as an actor."""
+
+    def listen(self, host: str | None) -> LineContact:
+        """Listen for calls; where."""
+        return ShardEnd(self.call, bracketed(host or ray.util.get_node_ip_address())).contact
+
+    def is_there(self) -> None:
+        """It is, if there is an answer."""

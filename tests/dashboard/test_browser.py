@@ -282,9 +282,12 @@ def test_many_nodes_have_no_names_on_top_of_one_another(browser, tmp_path):
         page.wait_for_function(f"({BOXES})(['network', 'labels']).length > 0", timeout=PATIENCE)
         names = page.evaluate(BOXES, ["network", "labels"])
         assert apart(names)
-        # those without a place are shown at the pointer
+        # those without a place are shown at the pointer; the root has one
         assert len(names) < 120
-        assert len(page.evaluate(COLUMNS, ["network", "nodes"])["name"]) == 120
+        nodes = page.evaluate(COLUMNS, ["network", "nodes"])
+        assert len(nodes["name"]) == 120
+        (root,) = (label for label in nodes["label"] if label.endswith(" root"))
+        assert root in [one["text"] for one in names]
 
 
 def test_methods_compared_are_named_at_the_ends_of_their_curves(browser, tmp_path):
@@ -356,6 +359,11 @@ def test_it_follows_a_run_and_says_when_it_has_ended(browser, tmp_path):
                 paused = words(page, "status")
                 time.sleep(2)
                 assert words(page, "status") == paused
+                # back to the beginning, while it goes on
+                page.focus("#slider")
+                page.keyboard.press("Home")
+                page.wait_for_function("document.documentElement.dataset.now == '0'", timeout=PATIENCE)
+                assert "Dead" not in words(page, "status")
                 page.click("#live")
                 page.wait_for_function(
                     "document.getElementById('status').textContent.startsWith('Dead: 3. At work')", timeout=PATIENCE

@@ -108,6 +108,25 @@ def test_a_run_leaves_a_recording_with_its_tree_and_what_each_node_has_certified
     assert recording.newest.epoch == 1
 
 
+def test_what_was_seen_can_be_gone_back_to_before_it_is_in_a_file(tmp_path):
+    source, seen = FolderSource(tmp_path), []
+    with LiveFile(tmp_path, "sinkhorn", every=0) as live:
+
+        def look(state):
+            live(state)
+            # as if it were not due yet
+            (tmp_path / GROWING).unlink(missing_ok=True)
+            seen.append(source.recording())
+
+        bm.barycenter(MEASURES, GRID, reg=0.2, network="cycle", duration=5, callback=look, progress=False)
+    times = [scene.now for scene in seen[-1].scenes]
+    assert times == [recording.newest.now for recording in seen]
+    # another run in the same folder has nothing of it
+    with LiveFile(tmp_path, "sinkhorn", every=0) as live:
+        bm.barycenter(MEASURES, GRID, reg=0.2, network="cycle", duration=0.5, callback=live, progress=False)
+        assert len(source.recording().scenes) == 2
+
+
 def test_masks_are_told(tmp_path):
     pytest.importorskip("cryptography")
     with LiveFile(tmp_path, "rounds", every=0) as live:
@@ -167,7 +186,8 @@ def test_a_run_without_a_network_can_be_watched(tmp_path):
     np.testing.assert_allclose(last.barycenter.mean, result.weights, atol=1e-6)
     np.testing.assert_allclose(last.barycenter.estimates, result.node_weights, atol=1e-5)
     recording = FolderSource(tmp_path).recording()
-    assert len(recording.scenes) == len(seen[-1].scenes) > 3
+    assert [scene.now for scene in recording.scenes] == [scene.now for scene in seen[-1].scenes]
+    assert len(recording.scenes) > 3
     assert recording.newest.status == f"Over. {result.message}"
 
 

@@ -331,12 +331,14 @@ def _network_sources(nodes: NodeTable) -> dict[str, dict[str, Any]]:
     ]
     ends = [f"{names[i]} – {names[j]}: " for i, j in edges]  # noqa: RUF001
     ages = [end + age_text(age) for end, age in zip(ends, nodes.staleness, strict=True)]
+    # those who are away are in no tree, although others may not know it yet
+    away = (nodes.states == NodeState.DEAD) | (nodes.states == NodeState.LEFT)
     return {
         **node_sources(
             names, positions, nodes.errors, list(nodes.states), MARKERS, EMPHASISED, texts, nodes.roots, nodes.masked
         ),
         "edges": edge_columns(positions, edges, nodes.staleness, ages),
-        "tree": tree_columns(positions, nodes.parents),
+        "tree": tree_columns(positions, np.where(away, -1, nodes.parents)),
     }
 
 

@@ -25,7 +25,7 @@ from barymesh.dashboard.scene import (
     graph_of,
     thinned,
 )
-from barymesh.dashboard.tape import read_recording
+from barymesh.dashboard.tape import Tape, read_recording
 from barymesh.io.output import RESULT
 from barymesh.metrics import total_variations
 from barymesh.record import NodeState
@@ -49,6 +49,8 @@ class FolderSource:
         self.folder = folder
         # by file: when it was written, and what it holds
         self._files: dict[Path, tuple[tuple[int, int], Any]] = {}
+        # by folder: which run goes on there, and what has been seen of it
+        self._seen_live: dict[Path, tuple[Any, Tape]] = {}
         self._seen = False
 
     def recording(self) -> Recording:
@@ -76,9 +78,12 @@ class FolderSource:
         if live is not None:
             scene = _with_silence(live[0].newest, _stamp(folder / LIVE)[0], live[1]["pid"], live[1]["host"])
             # one that was killed may have left the other file
-            scenes = growing[0].scenes if growing is not None and growing[1] == live[1] else []
-            before = [one for one in scenes if one.now < scene.now]
-            return replace(live[0], title=_title(folder, live[0].title), scenes=[*before, scene])
+            before = list(growing[0].scenes) if growing is not None and growing[1] == live[1] else []
+            seen = self._watched(folder, live[1], live[0].newest)
+            # what has come since that file was written, as far as it has been seen here
+            before += [one for one in seen if not before or one.now > before[-1].now]
+            scenes = [*(one for one in before if one.now < scene.now), scene]
+            return replace(live[0], title=_title(folder, live[0].title), scenes=scenes)
         result = self._read(folder / RESULT, Result.load)
         known = None if tape is None else replace(tape[0], title=_title(folder, tape[0].title))
         same = known is not None and result is not None and _ends_with(known, result)
@@ -88,6 +93,16 @@ class FolderSource:
             return None
         over = replace(known.newest, status=NO_RESULT, running=False)
         return replace(known, scenes=[*known.scenes[:-1], over])
+
+    def _watched(self, folder: Path, run: Any, newest: Scene) -> list[Scene]:
+        """The scenes of this run that have been the newest when the folder was looked at, with this one."""
+        known, tape = self._seen_live.get(folder, (None, None))
+        if tape is None or known != run:
+            tape = Tape()
+        if np.isfinite(newest.now) and (not tape.scenes or newest.now > tape.scenes[-1].now):
+            tape.add(newest)
+        self._seen_live[folder] = run, tape
+        return tape.scenes
 
     def _read(self, path: Path, read: Callable[[Path], T]) -> T | None:
         """What is in the file, read anew when it has changed; None if there is no such file."""
@@ -135,9 +150,9 @@ def _of_result(folder: Path, result: Result, known: Recording | None) -> Recordi
     if end.nodes is not None:
         states = end.nodes.states.copy()
         states[states == NodeState.WORKING] = NodeState.ENDED
-        last = replace(last, nodes=replace(end.nodes, states=states), epoch=end.epoch, rounds=end.rounds, now=end.now)
+        last = replace(last, nodes=replace(end.nodes, states=states), epoch=end.epoch, rounds=end.rounds)
         last = replace(last, counts={**last.counts, "nodes": end.counts["nodes"], "links": end.counts["links"]})
-    return replace(found, scenes=[*known.scenes[:-1], last], unit=known.unit)
+    return replace(found, scenes=[*known.scenes[:-1], replace(last, now=end.now)], unit=known.unit)
 
 
 def _nodes(result: Result) -> NodeTable | None:

@@ -111,8 +111,7 @@ class LiveFile:
             self._tape.add(self._scene(self._passed, None if last is None else last.estimates))
         if self._tape.scenes and not failed:
             self._write(self.recording, self._tape.scenes)
-        self._tape.clear()
-        self._passed = None
+        self._tape, self._passed = Tape(), None
         for path in (self.path, self.growing):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)

@@ -77,10 +77,9 @@ def _root(nodes: NodeTable | None) -> str:
 
 
 def _done(nodes: NodeTable | None) -> bool:
-    if nodes is None:
-        return False
-    present = ~np.isin(nodes.states.astype(str), [str(state) for state in (NodeState.DEAD, NodeState.LEFT)])
-    return bool(present.any() and (nodes.states[present] == NodeState.CONVERGED).all())
+    ended = (NodeState.CONVERGED, NodeState.DEAD, NodeState.LEFT)
+    # mostly the first node shows that they are not
+    return nodes is not None and all(one in ended for one in nodes.states) and NodeState.CONVERGED in nodes.states
 
 
 def _named(names: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ class PeersSource:
         scene, before = self.scene(), self._tape.scenes[-1] if self._tape.scenes else None
         if before is not None and _shape(before) != _shape(scene):
             # other nodes, or other points: there is no way to show both on one page
-            self._tape.clear()
+            self._tape = Tape()
         self._tape.add(scene)
         known = self._facts.values()
         method = next((str(one["method"]) for one in known), "")

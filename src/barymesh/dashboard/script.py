@@ -49,11 +49,12 @@ const labels = (() => {
     const dots = nodes.map(({x, y, r}) => ({x0: x - r, x1: x + r, y0: y - r, y1: y + r}));
     const taken = [];
     const order = nodes.map((_, k) => k).sort((a, b) => nodes[a].rank - nodes[b].rank || a - b);
-    const free = (box, k, strict) =>
+    // how much it may cover: nothing, lines, or nodes too
+    const free = (box, k, cover) =>
       box.x0 >= 0 && box.y0 >= 0 && box.x1 <= frame.width && box.y1 <= frame.height
       && !taken.some(other => overlap(box, other.box))
-      && !dots.some((dot, other) => other != k && overlap(box, dot))
-      && !(strict && lines.some(line => crosses(box, line)));
+      && (cover > 1 || !dots.some((dot, other) => other != k && overlap(box, dot)))
+      && (cover > 0 || !lines.some(line => crosses(box, line)));
     for (const k of order) {
       const {x, y, r, text, rank} = nodes[k];
       if (rank > 0 && nodes.length > MOST_NAMED) break;
@@ -61,7 +62,9 @@ const labels = (() => {
       const boxes = [[0, away + h], [0, -away - h], [away + w, 0], [-away - w, 0], [away + w, away], [-away - w, away],
         [away + w, -away], [-away - w, -away]].map(([dx, dy]) =>
           ({x0: x + dx - w, x1: x + dx + w, y0: y + dy - h, y1: y + dy + h}));
-      const box = boxes.find(one => free(one, k, true)) ?? boxes.find(one => free(one, k, false));
+      // the root, and nodes in trouble, have a name in any case
+      const covers = rank > 0 ? [0, 1] : [0, 1, 2];
+      const box = covers.map(cover => boxes.find(one => free(one, k, cover))).find(one => one);
       if (box) taken.push({k, box});
     }
     return taken;
@@ -182,9 +185,10 @@ const barymesh = (() => {
   // seconds that a whole recording takes at speed 1, and milliseconds until an answer is no longer waited for
   const WHOLE = 10, PATIENCE = 1000;
   let control = null, arrange = () => {};
-  // of the recording, and what is shown: the newest, or a time; whether it moves; when the last scene was asked for
+  // of the recording, and what is shown: the newest, or a time; whether it moves; when the last scene was asked for,
+  // and which it was
   let timeline = {times: [0], marks: [], unit: "", running: false};
-  let live = true, time = 0, playing = false, ticked = 0, asked = 0;
+  let live = true, time = 0, playing = false, ticked = 0, asked = 0, sent = -1;
 
   // ---- light and dark
   function applyTheme(theme) {
@@ -231,6 +235,7 @@ const barymesh = (() => {
   // ---- the replay
   const last = () => timeline.times.at(-1);
   const speed = () => Number(at("speed").value) * (last() - timeline.times[0]) / WHOLE;
+  const place = () => Math.max(0, timeline.times.findLastIndex(one => one <= time));
   function shown(number) {
     return Number(number.toPrecision(3)).toLocaleString("en", {maximumSignificantDigits: 3});
   }
@@ -242,6 +247,7 @@ const barymesh = (() => {
     if (live || time >= last()) seek(timeline.times[0]);
     playing = true;
     ticked = performance.now();
+    sent = place();
     controls();
     requestAnimationFrame(tick);
   }
@@ -251,7 +257,7 @@ const barymesh = (() => {
     time += Math.max(0, now - ticked) / 1000 * speed();
     ticked = now;
     if (time >= last()) { follow(); return; }
-    if (!asked || now - asked > PATIENCE) send();
+    if (place() != sent && (!asked || now - asked > PATIENCE)) { sent = place(); send(); controls(); }
     requestAnimationFrame(tick);
   }
   function controls() {
@@ -259,10 +265,9 @@ const barymesh = (() => {
     at("replay").hidden = !many;
     if (!many) return;
     const slider = at("slider"), unit = timeline.unit || "iterations";
-    const place = Math.max(0, timeline.times.findLastIndex(one => one <= time));
     slider.max = timeline.times.length - 1;
-    slider.value = live ? slider.max : place;
-    const when = shown(live ? last() : timeline.times[place]) + " " + unit;
+    slider.value = live ? slider.max : place();
+    const when = shown(live ? last() : timeline.times[place()]) + " " + unit;
     slider.setAttribute("aria-valuetext", when);
     write("when", when + " of " + shown(last()));
     write("rate", shown(speed()) + " " + unit + " a second");

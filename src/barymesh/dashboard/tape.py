@@ -58,10 +58,6 @@ class Tape:
             self.scenes = [*self.scenes[::2], *([scene] if self._passing else [])]
             self.stride *= 2
 
-    def clear(self) -> None:
-        """Begin anew."""
-        self.__init__()  # type: ignore[misc]
-
     def _most(self, scene: Scene) -> int:
         return int(np.clip(MOST_BYTES // max(nbytes(scene), 1), FEWEST_SCENES, MOST_SCENES))
 

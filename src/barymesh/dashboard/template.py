@@ -45,7 +45,7 @@ section > p { margin: .2rem 0 .4rem; font-size: .93rem; color: var(--quiet); max
 .decades { display: flex; list-style: none; margin: 0 1rem; padding: 0; font-size: .75rem; }
 .decades li { width: clamp(1.7rem, 8vw, 2.35rem); position: relative; padding-bottom: 1.1rem; }
 .decades li.end { width: 0; }
-.decades i { display: block; height: .85rem; margin-top: .3rem; }
+.decades i { display: block; height: .85rem; margin-top: .3rem; border: solid var(--line); border-width: 1px 0; }
 .decades span { position: absolute; bottom: 0; left: 0; transform: translateX(-50%); white-space: nowrap; }
 #replay { display: flex; flex-wrap: wrap; gap: .3rem 1rem; align-items: flex-start; margin: 0 0 1rem; }
 #replay[hidden] { display: none; }

@@ -301,6 +301,14 @@ def test_thinning_keeps_the_ends():
 def test_a_damaged_file_is_told_and_passes(tmp_path):
     from barymesh.dashboard.poller import Poller
 
-    (tmp_path / "result.npz").write_bytes(b"not a result")
+    for name in ("result.npz", LIVE, RECORDING):
+        (tmp_path / name).write_bytes(b"not what it should be")
+        with Poller(FolderSource(tmp_path)) as watch:
+            assert "damaged" in watch.newest()[0].newest.status
+        (tmp_path / name).unlink()
+    # a recording that cannot be read does not hide the result
+    result = bm.barycenter(MEASURES, GRID, reg=0.2, network="cycle", progress=False)
+    result.save(tmp_path / "result.npz")
+    (tmp_path / RECORDING).write_bytes(b"cut short")
     with Poller(FolderSource(tmp_path)) as watch:
-        assert "damaged" in watch.newest()[0].newest.status
+        assert watch.newest()[0].newest.status == f"Over. {result.message}"

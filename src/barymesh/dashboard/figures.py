@@ -145,30 +145,27 @@ class Figures:
             self._follow(lambda new: setattr(dots, "data", cloud_columns(new.support.points, new.mean)))
 
     def _line(self, seen: Barycenter) -> None:
-        order = np.argsort(seen.support.points[:, 0])
-        order = order[evenly(order.size, MOST_POINTS)]
-        z = seen.support.points[order, 0]
         scale, label = curve_scale(seen.support)
         frame = Frame("", f"position (upwards: {label})", None, height=430)
 
-        def mean(new: Barycenter) -> Curve:
-            return Curve("mean of the nodes", z, scale * new.mean[order], MEAN, width=3)
+        def drawn(new: Barycenter) -> tuple[Floats, Curve, Floats, dict[str, Any]]:
+            """The points, which may move, the mean and the estimates there, and the labels of both."""
+            order = np.argsort(new.support.points[:, 0])
+            order = order[evenly(order.size, MOST_POINTS)]
+            z, mean, own = new.support.points[order, 0], scale * new.mean[order], scale * new.estimates[:, order]
+            curves = np.vstack([mean, own])
+            ends = [_beside(z, curves, 0.5 * mean.max()), _beside(z, curves, 0.85 * own.max())]
+            tips = _tips(ends, ["mean of the nodes", "each node"], [MEAN, ONE_OF_MANY])
+            return z, Curve("mean of the nodes", z, mean, MEAN, width=3), own, tips
 
-        def tips(new: Barycenter) -> dict[str, Any]:
-            middle, own = scale * new.mean[order], scale * new.estimates[:, order]
-            curves = np.vstack([middle, own])
-            ends = [_beside(z, curves, 0.5 * middle.max()), _beside(z, curves, 0.85 * own.max())]
-            return _tips(ends, ["mean of the nodes", "each node"], [MEAN, ONE_OF_MANY])
-
-        own = scale * seen.estimates[:, order]
-        plot = self._add("barycenter", estimates_figure(z, own, mean(seen), frame, DataRange1d(range_padding=0.02)))
+        z, mean, own, tips = drawn(seen)
+        plot = self._add("barycenter", estimates_figure(z, own, mean, frame, DataRange1d(range_padding=0.02)))
         plot.y_range.start = 0
-        many, one, labels = _source(plot, "estimates"), _source(plot, "curves"), _add_tips(plot, tips(seen))
+        many, one, labels = _source(plot, "estimates"), _source(plot, "curves"), _add_tips(plot, tips)
 
         def update(new: Barycenter) -> None:
-            many.data = estimate_columns(z, scale * new.estimates[:, order])
-            one.data = curve_columns([mean(new)], frame)
-            labels.data = tips(new)
+            z, mean, own, tips = drawn(new)
+            many.data, one.data, labels.data = estimate_columns(z, own), curve_columns([mean], frame), tips
 
         self._follow(update)
 

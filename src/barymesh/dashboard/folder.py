@@ -26,6 +26,7 @@ from barymesh.dashboard.scene import (
     thinned,
 )
 from barymesh.dashboard.tape import Tape, read_recording
+from barymesh.errors import FileError
 from barymesh.io.output import RESULT
 from barymesh.metrics import total_variations
 from barymesh.record import NodeState
@@ -74,7 +75,7 @@ class FolderSource:
 
     def _run(self, folder: Path) -> Recording | None:
         """The run in exactly this folder. A running one comes before an earlier result."""
-        live, growing, tape = (self._read(folder / name, read_recording) for name in (LIVE, GROWING, RECORDING))
+        live, growing = (self._read(folder / name, read_recording) for name in (LIVE, GROWING))
         if live is not None:
             scene = _with_silence(live[0].newest, _stamp(folder / LIVE)[0], live[1]["pid"], live[1]["host"])
             # one that was killed may have left the other file
@@ -85,9 +86,16 @@ class FolderSource:
             scenes = [*(one for one in before if one.now < scene.now), scene]
             return replace(live[0], title=_title(folder, live[0].title), scenes=scenes)
         result = self._read(folder / RESULT, Result.load)
+        try:
+            tape = self._read(folder / RECORDING, read_recording)
+        except FileError:
+            if result is None:
+                raise
+            # there is more to see than the recording
+            tape = None
         known = None if tape is None else replace(tape[0], title=_title(folder, tape[0].title))
         same = known is not None and result is not None and _ends_with(known, result)
-        if result is not None and (same or _stamp(folder / RESULT) > _stamp(folder / RECORDING)):
+        if result is not None and (same or known is None or _stamp(folder / RESULT) > _stamp(folder / RECORDING)):
             return _of_result(folder, result, known if same else None)
         if known is None:
             return None

@@ -117,14 +117,24 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
 
 
 def read_recording(path: Path) -> tuple[Recording, dict[str, Any]]:
-    """The recording in a file, and what is known about it. FileError if another version wrote it."""
-    arrays = read_npz(path)
-    header = json.loads(str(arrays.pop("header")))
-    if header["format"] != FORMAT:
-        raise FileError(
-            f"{path} has format {header['format']}; this version of barymesh reads format {FORMAT}. Look at it with "
-            "the version that wrote it."
-        )
+    """The recording in a file, and what is known about it. FileError if it is damaged, or another version wrote it;
+    FileNotFoundError if there is none."""
+    try:
+        arrays = read_npz(path)
+        header = json.loads(str(arrays.pop("header")))
+        if header["format"] != FORMAT:
+            raise FileError(
+                f"{path} has format {header['format']}; this version of barymesh reads format {FORMAT}. Look at it "
+                "with the version that wrote it."
+            )
+        return _unpacked(header, arrays)
+    except (FileError, FileNotFoundError):
+        raise
+    except Exception as error:  # zipfile, zlib, json and missing fields share no base
+        raise FileError(f"{path} is damaged, or no recording of barymesh ({error}). Remove it.") from error
+
+
+def _unpacked(header: dict[str, Any], arrays: Arrays) -> tuple[Recording, dict[str, Any]]:
     history = {name.removeprefix("history_"): a for name, a in arrays.items() if name.startswith("history_")}
     tables, seen = _tables(header, arrays), _barycenters(header, arrays)
     # those that have nothing to show come first

@@ -156,8 +156,9 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
             (regularised, "regularised", REGULARISED, _regularised_objective(case)),
             (exact, "unregularised", UNREGULARISED, _exact_objective(case)),
         ):
-            found = courses_of(case, solvers, objective, seconds, say)
+            found, without = courses_of(case, solvers, objective, seconds, say)
             rows += compared(case.title, found, LEAST * objective(case.start), 1.0)
+            rows += [{"problem": case.title, "solver": name, "ended": why} for name, why in without.items()]
             say(in_line(rows[-1]))
             figures[f"free-support-{place}-{kind}"] = partial(
                 draw, title=f"{case.title}, {kind}", names=tuple(solvers), found=found,
@@ -176,7 +177,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Part:
 COLUMNS = (
     "*above the best known*: its objective in the end. *seconds*: until then. *ours*: how long barymesh takes, "
     "certificate included, until its objective is as low. *ratio*: of the two. *ended*: whether it no longer improved, "
-    "or had its time."
+    "or had its time; or why it was not run."
 )
 ALL_PIXELS = (
     "The photographs with all their pixels, which the others cannot hold: they keep a cost matrix of every photograph. "
@@ -187,9 +188,11 @@ ALL_PIXELS = (
 def courses_of(
     case: Case, solvers: dict[str, Callable[[Case], Prepare]], objective: Callable[[Floats], float], seconds: float,
     say: Callable[[str], None],
-) -> dict[str, Floats]:  # fmt: skip
-    """Of every solver: its seconds, its objectives above the best known, and whether it had ended, ``(runs, 3)``."""
+) -> tuple[dict[str, Floats], dict[str, str]]:  # fmt: skip
+    """Of every solver: its seconds, its objectives above the best known, and whether it had ended, ``(runs, 3)``; and
+    of those that have none, why."""
     found: dict[str, Floats] = {}
+    without: dict[str, str] = {}
     # a long run of ours, for the distance to the best known
     best, scale = objective(solvers[OURS](case)(LONG)()), objective(case.start)
     for name, make in solvers.items():
@@ -199,17 +202,19 @@ def courses_of(
         try:
             expected = _expected(case, make, patience.first)
             if name != OURS and expected > HOPELESS * seconds:
-                say(f"{case.title}, {name}: {patience.first} iterations would take some {expected:.0f} s: not run")
+                without[name] = f"not run: {patience.first} iterations would take some {expected:.0f} s"
                 continue
             one = course(make(case), objective, best, patience)
         except Exception as error:  # what another library cannot do is a finding, too
-            say(f"{case.title}, {name}: {type(error).__name__}: {error}")
+            without[name] = f"{type(error).__name__}: {error}"
             continue
-        if len(one):
-            found[name] = one
-            best = min(best, float(one[:, 1].min()))
-            say(f"{case.title}, {name}: " + ", ".join(f"{row[0]:.3g} s {row[1]:.7g}" for row in one[-3:]))
-    return {name: one - [0.0, best, 0.0] for name, one in found.items()}
+        if not len(one):
+            without[name] = "found no finite points"
+            continue
+        found[name] = one
+        best = min(best, float(one[:, 1].min()))
+        say(f"{case.title}, {name}: " + ", ".join(f"{row[0]:.3g} s {row[1]:.7g}" for row in one[-3:]))
+    return {name: one - [0.0, best, 0.0] for name, one in found.items()}, without
 
 
 def _expected(case: Case, make: Callable[[Case], Prepare], count: int) -> float:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from barymesh.core import kernels as compiled
 from barymesh.errors import NumericalError
-from benchmarks import exact, gradients, images, kernels
+from benchmarks import exact, free_support, gradients, images, kernels
 from benchmarks.cases import SolverCase
 from benchmarks.contestants import ACCURACY, OTHERS, OURS, compete, least_count
 
@@ -127,6 +127,15 @@ def test_the_figures_show_every_solver_that_got_there():
     axes = Figure().subplots()
     kernels.draw_floors(axes, general=[general], separable=[separable])
     assert [bar.get_width() for bar in axes.patches] == [2.0, 1.5]
+
+
+def test_solvers_of_others_that_are_not_run_have_rows_that_say_so(monkeypatch):
+    monkeypatch.setattr(free_support, "HOPELESS", 0.0)
+    rows = free_support.run(quick=True, say=lambda line: None).tables[0].rows
+    ended = {row["solver"]: row["ended"] for row in rows}
+    assert "POT free_support_sinkhorn" in ended
+    assert not ended.pop(OURS).startswith("not run")
+    assert all("iterations would take some" in why for why in ended.values())
 
 
 def test_every_case_has_contestants():

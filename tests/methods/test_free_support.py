@@ -90,9 +90,20 @@ def test_learned_weights_are_the_entropic_barycenter_on_the_points():
     result = bm.barycenter(
         CLOUDS, bm.FreeSupport(points=START[:6], weights="learned"), reg=0.5, tol=1e-7, max_iter=50_000
     )  # fmt: skip
+    assert result.success
     fixed = bm.barycenter(CLOUDS, result.support.points, reg=0.5, tol=1e-9)
     np.testing.assert_allclose(result.weights, fixed.weights, atol=1e-6)
     assert result.gap < 1e-6
+
+
+@pytest.mark.parametrize("reg", [0.02, 0.2])
+def test_learned_weights_are_the_best_on_points_farther_apart_than_the_blur(reg):
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(centre, scale, (500, 3)) for centre, scale in (([0, 0, 0], 1), ([2, 0, 1], 0.5))]
+    result = bm.barycenter(clouds, bm.FreeSupport(20, weights="learned"), reg=reg, tol=1e-4)
+    assert result.status is bm.Status.STATIONARY
+    assert result.gap < 1e-3
+    assert result.value < bm.barycenter(clouds, bm.FreeSupport(20), reg=reg, tol=1e-4).value
 
 
 def test_the_gap_of_uniform_weights_bounds_what_learned_ones_could_gain():
@@ -131,6 +142,11 @@ def test_the_best_of_several_starts_is_kept():
     one = bm.barycenter(CLOUDS, bm.FreeSupport(n=6), reg=0.5, tol=1e-4)
     assert kept.value <= one.value + 1e-3
     assert kept.iterations > one.iterations
+    # a start that is cut short counts for nothing where another has ended
+    cut = bm.barycenter(CLOUDS, bm.FreeSupport(n=6, starts=3), reg=0.5, tol=1e-4, max_iter=one.iterations + 1)
+    assert cut.status is bm.Status.MAX_ITERATIONS
+    np.testing.assert_array_equal(cut.support.points, one.support.points)
+    np.testing.assert_allclose(cut.value, one.value, rtol=1e-6)
 
 
 def test_kmeans_plus_plus_spreads_the_points():

@@ -72,6 +72,10 @@ def solve_free_support(
                 elif len(errors) >= max_iter:
                     status = Status.MAX_ITERATIONS
             target = answer.target
+    kept = None if status is Status.STATIONARY else method.kept(state, 0)
+    if kept is not None:
+        nodes.respond(kept)
+        points, p = method.measure(kept)
     nodes.end_rounds(points)
     if method.free.learned:
         nodes.shift(-nodes.total())

@@ -8,12 +8,15 @@ of the plans that gave them as far as can be:
     root:    z = avg(T(z)), and beyond, with momentum
 
 **Weights.** Uniform ones stay. The gradient in learned ones is ``avg(x)``, and the root steps along it in the metric of
-the transport of (z, a) to itself (self_transport.py): ``log a -= K avg(x)``. It knows the objective of every target;
-where it has risen, the points lose their momentum and the steps of the weights become shorter.
+the transport of (z, a) to itself (self_transport.py): ``log a -= K avg(x)``. Points farther apart than the blur of reg
+exchange nothing in that transport, though the atoms between them change sides. So K is a sum over several
+regularisations r, from the squared distance of neighbours up to that of the farthest points: ``K = sum_r reg/r K_r``.
+The root knows the objective of every target. Where it has risen the points lose their momentum, and there, and where
+the last step of the weights went beyond the lowest place on its way, these steps become shorter.
 
 **Where it ends.** The problem is not convex in z. Where nothing moves any more the points are stationary, and the
-weights, if they are learned, are optimal for these points, which the certificate shows. With several starts the one
-with the lowest objective is kept.
+weights, if they are learned, are optimal for these points, which the certificate shows: no others would gain more than
+``a avg(x) - min avg(x)``. With several starts the one with the lowest objective is kept.
 
 **The start** is given, or made by the root (support/free.py) of averages: every contribution has the node's mean and
 mean squares, coordinate by coordinate. They are also the unit in which moves are measured.
@@ -47,6 +50,8 @@ STEPS, LAST_STEPS = 20, 100
 FIRST_ACCURACY, ACCURACY, LAST_ACCURACY = 1e-2, 0.1, 1e-12
 # what the steps of learned weights are multiplied by after steps that raised the objective, and after others
 SHORTER, LONGER = 0.5, 1.1
+# the most by which the logarithm of a learned weight changes in a step, and by what the regularisations of K grow
+MOST_CHANGE, COARSER = 1.0, 4.0
 # differences of the objective below this share of it are rounding
 ROUNDING = 1e-12
 # what rounding may have done to the bounds of a certificate, as a share of them
@@ -80,7 +85,7 @@ class FreeSupportState(State):
     Of a root: ``best (k,)``, the lowest objective of the starts before this one, ``best_points (k, n d)`` and
     ``best_weights (k, n)``, logarithms; ``tried (k,)``, how many starts these were; ``last_places (k, n d)``, the
     average of the last projections but one, and ``moves (k,)``, for how many moves the points have gathered momentum;
-    ``last_objective`` and the ``length`` of steps of the weights, each ``(k,)``.
+    ``last_objective (k,)``, ``last_weights (k, n)``, logarithms, and the ``length (k,)`` of steps of the weights.
     """
 
     x: Floats
@@ -99,6 +104,7 @@ class FreeSupportState(State):
     last_places: Floats
     moves: NDArray[np.int64]
     last_objective: Floats
+    last_weights: Floats
     length: Floats
 
 
@@ -163,7 +169,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             error=np.full(count, UNKNOWN_ERROR), measure=np.arange(count), valid=np.zeros(count, dtype=bool),
             best=np.full(count, np.inf), best_points=np.zeros((count, wide)), best_weights=np.zeros((count, n)),
             tried=np.zeros(count, dtype=np.int64), last_places=np.zeros((count, wide)),
-            moves=np.zeros(count, dtype=np.int64), last_objective=np.full(count, np.inf), length=np.ones(count),
+            moves=np.zeros(count, dtype=np.int64), last_objective=np.full(count, np.inf),
+            last_weights=np.full((count, n), -np.log(n)), length=np.ones(count),
         )  # fmt: skip
 
     def first(self, state: FreeSupportState) -> Contribution:
@@ -252,18 +259,21 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             order[FreeOrder.CERTIFY], order[FreeOrder.RESET], order[FreeOrder.GAP] = 0.0, 0.0, gap
             return replace(self._answer(replace(last, order=order)), finished=True)
         rounding = ROUNDING * (1.0 + abs(objective)) + FIXED_POINT * self.rounding
-        if objective > state.last_objective[row] + rounding:
-            # too far: the points lose their momentum, and steps of the weights become shorter
-            state.moves[row], state.length[row] = 0, SHORTER * state.length[row]
-        else:
-            state.length[row] = min(LONGER * state.length[row], 1.0)
-        state.last_objective[row] = objective
+        rose = objective > state.last_objective[row] + rounding
+        if rose:
+            state.moves[row] = 0
+        # near the end an objective that rises is lost in rounding, but not a slope that does
+        beyond = float(drift @ (a - np.exp(state.last_weights[row]))) > 0
+        state.length[row] = SHORTER * state.length[row] if rose or beyond else min(LONGER * state.length[row], 1.0)
+        state.last_objective[row], state.last_weights[row] = objective, last.log_weights
         log_a = self._next_weights(last, drift, float(state.length[row])) if self.free.learned else last.log_weights
         points = places.reshape(n, self.d)
         size = float(np.sqrt((spread**2).sum())) or 1.0
         moved = float(np.sqrt((a @ (points - last.points) ** 2).sum())) / size
         change = float(np.abs(np.exp(log_a) - a).sum())
-        left = moved + change + error
+        # what the best weights on these points would gain, as a share of the squared spread
+        gain = self.reg * float(a @ drift - drift.min()) / size**2 if self.free.learned else 0.0
+        left = moved + change + gain + error
         order = np.zeros(len(FreeOrder))
         order[FreeOrder.ACCURACY] = min(FIRST_ACCURACY, ACCURACY * (moved + change))
         points = self._beyond(state, row, last.points, points)
@@ -276,14 +286,16 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             if after is not None:
                 return self._answer(after)
         order[FreeOrder.CERTIFY] = 1.0
-        # the transports that gave the move are those of the last points
-        return replace(self._answer(FreeTarget(last.points, log_a, order)), moved=moved, decided=True)
+        # what was judged are the last points and weights
+        return replace(self._answer(FreeTarget(last.points, last.log_weights, order)), moved=moved, decided=True)
 
     def _next_weights(self, last: FreeTarget, drift: Floats, length: float) -> Floats:
         """The logarithms ``(n,)`` of better weights on the last points. The objective has the gradient ``drift`` in the
         weights; how that answers to them is foreseen from the transport of the weights to themselves."""
-        metric = SelfTransport(self.problem.placed(last.points))
-        log_a = last.log_weights - length * metric.response(last.log_weights, drift)
+        placed, step = self.problem.placed(last.points), np.zeros(self.n)
+        for reg in _regs(placed):
+            step += self.reg / reg * SelfTransport(replace(placed, reg=reg)).response(last.log_weights, drift)
+        log_a = last.log_weights - min(length, MOST_CHANGE / max(float(np.abs(step).max()), MOST_CHANGE)) * step
         log_a = np.maximum(log_a - log_a.max(), NO_MASS)
         return np.asarray(log_a - np.log(np.exp(log_a).sum()))
 
@@ -311,8 +323,20 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             return self._begin(centre, spread, number + 1)
         if better:
             return None
+        return self._best(state, row)
+
+    def _best(self, state: FreeSupportState, row: int) -> FreeTarget:
+        """The target with what the best start has found."""
         order = self._first_order(self.free.starts)
         return FreeTarget(state.best_points[row].reshape(self.n, self.d), state.best_weights[row].copy(), order)
+
+    def kept(self, state: FreeSupportState, row: int) -> Floats | None:
+        """For a root that has to end before its last start has: the target with the best of the others, if any."""
+        if state.tried[row] == 0:
+            return None
+        best = self._best(state, row)
+        best.order[FreeOrder.CERTIFY] = 1.0
+        return best.as_array
 
     def measure(self, target: Floats) -> tuple[Floats, Floats]:
         """The points ``(n, d)`` and weights ``(n,)`` of a target."""
@@ -399,6 +423,19 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     def known_atoms(self, state: FreeSupportState, rows: Indices) -> list[Atoms] | None:
         return None
+
+
+def _regs(problem: Problem) -> list[float]:
+    """Regularisations at which the points of the support exchange mass: from the mean squared distance of a point to
+    its neighbour, or reg if that is larger, up to the largest squared distance."""
+    points = problem.support.points
+    between = problem.cost.matrix(points, points)
+    farthest = float(between.max())
+    np.fill_diagonal(between, np.inf)
+    regs = [max(problem.reg, float(between.min(axis=1).mean()) if farthest > 0 else 0.0)]
+    while regs[-1] < farthest:
+        regs.append(COARSER * regs[-1])
+    return regs
 
 
 def _momentum(steps: int) -> float:

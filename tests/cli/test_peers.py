@@ -131,6 +131,19 @@ def test_ctrl_c_saves_the_result_and_has_its_own_exit_code(trial):
     assert (kits[0] / "elsewhere" / "result.npz").exists()
 
 
+def test_a_node_that_has_not_taken_the_new_file_is_still_ours(trial):
+    path, kits = trial
+    before = NetworkFile.read(path)
+    process = started(kits[0])
+    try:
+        until(lambda: query(before.nodes[0].status_port) is not None, "the node works")
+        call("network", "add", path, "--node", "d=tcp://127.0.0.1:5999", "--to", "c")
+        assert f"runs with another network file: {before.fingerprint}" in call("status", path).stdout
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_refusals_before_any_work(trial):
     _, kits = trial
     data = ("--data", kits[0] / "x.csv")
@@ -265,6 +278,8 @@ def test_the_result_of_a_node_and_a_budget(trial):
     process = started(kits[0], "--duration", "0.5", "--yes", "--picture")
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 5, errors
+    # nobody was asked, and yet it shows what it computes
+    assert "agreed: They get:   potentials computed from the data, without differential privacy" in errors
     folder = kits[0] / "run"
     result = bm.load(folder / "result.npz")
     assert (result.status, result.measures) == (bm.Status.OUT_OF_TIME, 3)

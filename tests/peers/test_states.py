@@ -47,12 +47,6 @@ def links(**states):
             NodeState.WORKING,
             "working, without b, cut off since {since}",
         ),
-        (
-            {"masks": {"void": 3}},
-            NodeState.WORKING,
-            "working, ask: a sum over all members could not be used: one of them lies, or was sent another target",
-        ),
-        ({"masks": {"void": 0}}, NodeState.WORKING, "working"),
     ],
 )
 def test_states_of_a_node(facts, state, text):

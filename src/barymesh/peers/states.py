@@ -48,8 +48,6 @@ def state_text(facts: Facts) -> str:
     for name, link in _links(facts, LinkState.CUT_OFF).items():
         until = f" until {clock(link['cut_off_until'])}" if link.get("cut_off_until") else ""
         parts.append(f"without {name}, cut off since {clock(link['since'])}{until}")
-    if (facts.get("masks") or {}).get("void"):
-        parts.append("ask: a sum over all members could not be used: one of them lies, or was sent another target")
     parts += [f"{'LIES' if one['proof'] else 'ask'}: {one['text']}" for one in facts.get("doubts", ())]
     return ", ".join(parts)
 

@@ -221,10 +221,14 @@ def _node(
     log_phase("reading", str(data))
     measure = read_measure(data, **reading)
     lines = intention(kit, own_problem(kit, measure), str(data), privacy)
-    if not yes:
+    if yes:
+        # nobody is asked, and yet it can be read what was agreed to
+        for line in lines:
+            log_phase("agreed", line)
+    else:
         log_phase("waiting for consent", "answer the question, or give --yes")
     consent = "--yes" if yes else _ask(lines)
-    log_phase("opening", f"the state in {folder}", intention=lines)
+    log_phase("opening", f"the state in {folder}")
 
     async def run() -> tuple[Peer, StopReason, list[int]]:
         peer = await open_peer(kit, measure, folder, privacy, source=str(data.absolute()), consent=consent, **options)

@@ -70,11 +70,12 @@ def _status(name: str, fingerprint: str, port: int | None, note: dict[str, Any] 
     from barymesh.peers.status import query
 
     facts = None if port is None else query(port)
-    other = facts is not None and (facts.get("name"), facts.get("fingerprint")) != (name, fingerprint)
+    other = facts is not None and facts.get("name") != name
     if facts is not None and not other:
-        return {
-            **facts, "state": state_text(facts), "here": True, "trouble": is_trouble(facts)
-        }  # fmt: skip
+        text = state_text(facts)
+        if facts.get("fingerprint") != fingerprint:
+            text += f", runs with another network file: {facts.get('fingerprint')}"
+        return {**facts, "state": text, "here": True, "trouble": is_trouble(facts)}
     known = {"name": name, "here": note is not None, "trouble": False}
     if note is not None and (port is not None or note["ending"] is not None):
         state, text = last_run.ending(note)

@@ -214,3 +214,12 @@ def test_results_of_networks_have_plans():
         np.testing.assert_allclose(result.plan(i).sum(axis=1), result.node_weights[i], atol=1e-12)
     drawn = bm.barycenter([lambda size, rng: rng.normal(size=size), measures[0]], POINTS, **{**options, "duration": 5})
     np.testing.assert_allclose(drawn.plan(0).sum(axis=1), drawn.node_weights[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 20), (3, 5, 6)])
+def test_an_array_of_measures_is_given_again_as_it_was(shape, tmp_path):
+    measures = np.random.default_rng(0).random(shape)
+    result = bm.barycenter(measures, np.linspace(0, 1, 20) if len(shape) == 2 else None, reg=0.02)
+    whole = bm.load(result.save(tmp_path / "mean")).with_measures(measures)
+    np.testing.assert_array_equal(whole.plan(1), result.plan(1))
+    assert whole.cost(2) == result.cost(2)

@@ -26,7 +26,7 @@ SYMMETRY_POINTS, SYMMETRY = 200, 1e-9
 def measures_on(support: Support, cost: Cost, given: Any) -> list[Measure]:
     """The measures that a user gives for a problem with this support and this cost."""
     matrix = cost.matrix_given
-    nodes = exact_measures(as_measures(list(given), support, histograms_have_cost=matrix is not None))
+    nodes = exact_measures(as_measures(given, support, histograms_have_cost=matrix is not None))
     if matrix is None:
         check_dimensions(nodes, support)
         return nodes

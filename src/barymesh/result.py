@@ -339,8 +339,8 @@ class Result:
 
         Parameters
         ----------
-        measures : list
-            As for ``barycenter``, in the same order; None for one that is not at hand.
+        measures : list or array
+            As for ``barycenter``, in the same order; in a list None for one that is not at hand.
         cost : str, function or array, optional
             That of the result, if it is a function or a matrix; others are known.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from barymesh.checks import whole_number
+from barymesh.checks import is_array, whole_number
 from barymesh.cost import Cost, CostLike
 from barymesh.errors import AccuracyWarning, BarymeshError, MeasureError, warn
 from barymesh.measures.absent import Absent
@@ -27,15 +27,16 @@ OTHER_MEASURES = 0.02
 def with_measures(result: Result, measures: Iterable[Any], cost: CostLike | None) -> Result:
     """See ``Result.with_measures``."""
     known = known_problem(result)
-    given = list(measures)
+    given: Any = measures if is_array(measures) else list(measures)
     if len(given) != len(result.duals):
         raise MeasureError(
             f"The result is a barycenter of {len(result.duals)} measures, and {len(given)} were given. Give all in "
             "their order, with None for those that are not at hand."
         )
-    labelled = [Absent(label) if one is None else one for one, label in zip(given, result.labels, strict=True)]
+    if not is_array(given):
+        given = [Absent(label) if one is None else one for one, label in zip(given, result.labels, strict=True)]
     moving = known.cost if cost is None else Cost(cost)
-    problem = replace(known, measures=measures_on(result.support, moving, labelled), cost=moving)
+    problem = replace(known, measures=measures_on(result.support, moving, given), cost=moving)
     found = replace(result, problem=problem)
     for i, measure in enumerate(problem.measures):
         if not isinstance(measure, Absent):

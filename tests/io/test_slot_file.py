@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barymesh.errors import FileError
-from barymesh.io.slot_file import SlotFile
+from barymesh.errors import DamagedFileError, FileError
+from barymesh.io.slot_file import HEAD, SlotFile, _slot
 
 WRITER = """
 import sys
@@ -107,8 +107,21 @@ def test_random_corruption_gives_an_intact_copy_or_a_clean_error(tmp_path):
     assert min(found.values()) > 100
 
 
+def test_a_header_of_zeros_before_a_state_is_no_new_file(tmp_path):
+    """Whatever else is damaged: it must not pass for a file that was never written."""
+    path = tmp_path / "state"
+    with SlotFile(path, 100) as file:
+        for data in (b"a" * 80, b"b" * 90):
+            file.write(data)
+    content = path.read_bytes()
+    for damaged in (content, content[:160] + bytes(len(content) - 160)):
+        path.write_bytes(bytes(HEAD.size) + damaged[HEAD.size :])
+        with pytest.raises(DamagedFileError, match="header is lost"):
+            SlotFile(path, 100)
+
+
 def test_a_file_whose_creation_was_cut_short_is_created_again(tmp_path):
-    for content in (b"", bytes(10), bytes(300)):
+    for content in (b"", bytes(10), bytes(300), bytes(HEAD.size) + _slot(0, b"") + bytes(220)):
         (tmp_path / "state").write_bytes(content)
         with SlotFile(tmp_path / "state", 100) as file:
             assert file.read() is None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from barymesh.errors import FileError
+from barymesh.errors import FileError, PrivacyError
 from barymesh.privacy.accounting import composed_epsilon, noise_multiplier
 from barymesh.privacy.ledger import LEDGER, Spent, read, record_use
 from barymesh.privacy.release import Release
@@ -39,6 +39,16 @@ def test_other_releases_add_up(path):
     # the first one again: nothing is forgotten, nothing added
     assert record_use(path, release("aa")).uses == 2
     assert [entry.digest for entry in read(path)] == ["aa", "bb"]
+
+
+def test_a_budget_is_not_made_larger_by_a_larger_delta(path):
+    record_use(path, release("aa"), budget=1.2)
+    written = path.read_bytes()
+    for delta in (1e-6, 1e-5, 1e-4):
+        with pytest.raises(PrivacyError, match=r"would cost epsilon 1\.\d+, and the budget is 1\.2"):
+            record_use(path, release("bb", delta=delta), budget=1.2)
+    assert path.read_bytes() == written
+    assert record_use(path, release("bb", delta=1e-5), budget=2.0).delta == 1e-6
 
 
 def test_people_can_read_it(path):

@@ -96,9 +96,12 @@ class SlotFile:
 
     def _existing_capacity(self) -> int | None:
         head = os.pread(self._file, HEAD.size, 0)
-        # nothing yet: its process was killed between two steps of creating it
         if not any(head):
-            return None
+            rest = os.pread(self._file, os.fstat(self._file).st_size, HEAD.size)
+            # nothing yet: its process was killed between two steps of creating it
+            if not any(rest.removeprefix(_slot(0, b""))):
+                return None
+            raise DamagedFileError(f"{self.path} is damaged: its header is lost. {_REMOVE}")
         magic, capacity, digest = HEAD.unpack(head.ljust(HEAD.size, b"\0"))
         if head == _header(capacity):
             return int(capacity)

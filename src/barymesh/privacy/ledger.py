@@ -83,14 +83,15 @@ def check_budget(path: Path, entries: list[Entry], spent: Spent, budget: float |
 
 
 def cost(entries: list[Entry], use: Release | OpenUse) -> Spent:
-    """What the entries cost together with this use, if it is not one of them."""
+    """What the entries cost together with this use, if it is not one of them: at the smallest delta of all. At a larger
+    one all of them would cost less, and a budget that is spent would not be."""
     if all(entry.digest != use.digest for entry in entries):
         entries = [*entries, _entry(use)]
     multipliers = [entry.noise_multiplier for entry in entries if entry.noise_multiplier is not None]
     if len(multipliers) < len(entries):
         return Spent(math.inf, None, use.records, len(entries))
-    assert isinstance(use, Release)
-    return Spent(composed_epsilon(multipliers, use.delta), use.delta, use.records, len(entries))
+    delta = min(entry.delta for entry in entries if entry.delta is not None)
+    return Spent(composed_epsilon(multipliers, delta), delta, use.records, len(entries))
 
 
 def _entry(use: Release | OpenUse) -> Entry:

@@ -247,6 +247,12 @@ def test_supports_on_the_command_line(inside, rng):
     assert "range of all 2 measures" in bm.load("out/result.npz").support.reason
 
 
+def test_the_gap_of_points_that_move_is_for_these_points(inside):
+    files = ("barycenter", "a.csv", "b.csv", "c.csv", "--reg", 0.2, "--tol", 1e-3)
+    assert "best possible on these points)" in call(*files, "--support", "free:n=4").stdout
+    assert "best possible)" in call(*files).stdout
+
+
 def test_the_bounds_of_a_grid_may_have_a_decimal_point(inside):
     assert call("barycenter", "a.csv", "--reg", 0.2, "--support", "12:-2.5:3.5", "-q").exit_code == 0
     np.testing.assert_allclose(bm.load("out/result.npz").support.points[:, 0], np.linspace(-2.5, 3.5, 12))

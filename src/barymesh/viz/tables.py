@@ -26,7 +26,8 @@ def print_result(result: Result, files: Mapping[str, str]) -> None:
     else:
         rows |= {"network": _network(result), **network_figures(result)}
         rows["feasibility residual"] += "  (how far the duals are from summing to 0)"
-    rows["certified gap"] += "  (the objective is within this of the best possible)"
+    moved = result.problem is not None and result.problem.free is not None
+    rows["certified gap"] += f"  (the objective is within this of the best possible{' on these points' * moved})"
     names = {"weights": "weights", "picture": "picture", "history_picture": "history", "animation": "animation"}
     rows |= {shown: files[name] for name, shown in names.items() if name in files}
     rows["everything"] = files["result"]

@@ -151,12 +151,13 @@ def test_the_core_computes_saves_and_loads(run):
 def test_the_command_line_computes_and_says_that_there_is_no_figure(command_line, folder):
     done = command_line("barycenter", "a.csv", "b.csv", "--reg", "0.1", "-o", "mean", "--quiet")
     assert done.returncode == 0, done.stderr
-    assert {file.name for file in (folder / "mean").iterdir()} == {"result.npz", "weights.csv", "summary.json"}
+    files = {file.name for file in (folder / "mean").iterdir()}
+    assert files == {"result.npz", "weights.csv", "summary.json", "recording.npz"}
     (said,) = done.stderr.splitlines()
     assert said.startswith("Warning: No figure was written.")
     assert said.endswith("pip install 'barymesh[plots]'.")
     shown = json.loads(command_line("barycenter", "a.csv", "b.csv", "--reg", "0.1", "-o", "mean", "--json").stdout)
-    assert set(shown["files"]) == {"result", "weights", "summary"}
+    assert set(shown["files"]) == {"result", "weights", "summary", "recording"}
     assert [said.removeprefix("Warning: ")] == shown["warnings"]
 
 

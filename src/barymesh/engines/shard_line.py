@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 
-import zmq
-
 from barymesh.errors import BarymeshError
+from barymesh.extras import needs
 from barymesh.transport.keys import KeyPair
+
+with needs("peers"):
+    import zmq
 
 # milliseconds after which a caller that waits looks whether the shard is still there
 LOOK = 200

@@ -202,3 +202,28 @@ def test_a_state_that_cannot_be_published_is_never_kept(tmp_path):
     with pytest.raises(NumericalError, match="Nothing was sent"):
         runtime._publishable(batch, outgoing)
     runtime.close()
+
+
+def test_a_run_goes_back_from_a_state_that_cannot_be_published(tmp_path):
+    """It sends nothing of it, and writes nothing of it to disk."""
+    keys, ports = [KeyPair.create() for _ in range(5)], free_ports(5)
+    runtime = peer(0, keys, ports, tmp_path)
+    activate, calls = runtime.host.activate, []
+
+    def poisoned(batch):
+        outgoing = activate(batch)
+        calls.append(None)
+        if len(calls) == 3:
+            runtime.host.state.own.x[:] = 1e300
+            outgoing.messages[0, -1] = np.nan
+            runtime.stop()
+        return outgoing
+
+    runtime.host.activate = poisoned
+    assert asyncio.run(at_work(runtime)) is StopReason.STOPPED
+    runtime.close()
+    assert runtime.transport.sequence == 2
+    again = peer(0, keys, ports, tmp_path)
+    assert again.host.activations == 2
+    assert np.abs(again.host.state.own.x).max() < 1e6
+    again.close()

@@ -61,7 +61,7 @@ def test_data_that_the_support_misses(tmp_path, values, ok, text):
 
 
 def test_every_problem_is_reported(tmp_path):
-    known = network_of(tmp_path, began=datetime.now(UTC) + timedelta(hours=1))
+    known = network_of(tmp_path, began=datetime.now(UTC) + timedelta(hours=1), method="a2dwb_conserving")
     folder, data = tmp_path / KITS / "a", data_in(tmp_path)
     found = asyncio.run(found_by(folder, data))
     assert verdicts(found) == {"clock": Verdict.WRONG, "neighbour b": Verdict.LATER}
@@ -77,6 +77,13 @@ def test_every_problem_is_reported(tmp_path):
     assert "chmod 600" in found["kit"].text
     (folder / NETWORK).unlink()
     assert verdicts(asyncio.run(found_by(folder, data))) == {"kit": Verdict.WRONG}
+
+
+def test_a_slow_clock_does_no_harm_to_methods_without_a_step(tmp_path):
+    network_of(tmp_path, began=datetime.now(UTC) + timedelta(minutes=10))
+    found = asyncio.run(found_by(tmp_path / KITS / "a", data_in(tmp_path)))
+    assert verdicts(found) == {"clock": Verdict.LATER, "neighbour b": Verdict.LATER}
+    assert "sinkhorn works with any clock" in found["clock"].text
 
 
 def with_other_key(folder, name):

@@ -210,3 +210,9 @@ def test_a_file_that_cannot_be_read_does_not_end_the_node(kit, tmp_path, caplog)
     (tmp_path / "run" / READMIT).write_bytes(b"\xff")
     assert worked(kit, tmp_path / "run", duration=0.1)[0] is StopReason.OUT_OF_TIME
     assert [one.levelname for one in caplog.records if "readmit cannot be read" in one.message] == ["ERROR"] * 2
+
+
+def test_a_slow_clock_makes_no_time_before_the_beginning(tmp_path):
+    network_of(tmp_path, began=datetime.now(UTC) + timedelta(minutes=10))
+    worked(Kit.open(tmp_path / KITS / "a"), tmp_path / "run", duration=0.1)
+    assert bm.load(tmp_path / "run" / RESULT).seconds == 0

@@ -249,7 +249,8 @@ class Runtime:
             messages=host.traffic.messages,
             bytes=host.traffic.bytes,
             stopped=bool(host.stopped.all()),
-            seconds=time.monotonic() - self._began,
+            # a slow clock may show a time before the run began
+            seconds=max(0.0, time.monotonic() - self._began),
             unreached=self.links.unreached(),
             places=host.algorithm.places(host.state),
         )

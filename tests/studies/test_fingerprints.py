@@ -34,12 +34,12 @@ def found(copy):
 
 def changed(path, found):
     """Whether a change of the file changes the digest."""
-    text, before = path.read_text(), digest_of(found)
-    path.write_text(text + "\nCHANGED = True\n")
+    content, before = path.read_bytes(), digest_of(found)
+    path.write_bytes(content + b"\nCHANGED = True\n")
     try:
         return digest_of(found) != before
     finally:
-        path.write_text(text)
+        path.write_bytes(content)
 
 
 @pytest.mark.parametrize("layer", [layer.removeprefix("barymesh.") for layer in OUTER])
@@ -63,6 +63,8 @@ def test_every_layer_that_computes_counts(found, layer):
 
 def test_the_sources_of_the_kernels_count(copy, found):
     core = copy["barymesh"] / "core"
+    if not (core / "module.cpp").exists():
+        pytest.skip("installed from a wheel, which has the compiled kernels only")
     assert changed(core / "module.cpp", found)
     assert changed(core / "simd.h", found)
 

@@ -4,6 +4,7 @@ not, on both sides."""
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -128,6 +129,43 @@ def test_peers_of_different_networks_send_each_other_nothing_and_say_so():
             await state(at_b, a, LinkState.OTHER_NETWORK)
             found = at_b.status()[a.name]
             assert (found.network, found.received_messages, found.cut_offs) == ("wide", 0, 0)
+
+    run(work())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of a connection")
+@pytest.mark.parametrize(("hours", "refused"), [(14, {}), (0, {"BROKEN": 1})])
+def test_heartbeats_of_half_a_day_are_no_fault(hours, refused):
+    """A neighbour that takes the new network file tomorrow sends nothing else. As much in a moment is a fault."""
+    a, b = Peer(0), Peer(1)
+
+    def later(inflow):
+        inflow._seen -= 9 * 2**20
+        inflow._since -= 3600 * hours
+
+    async def work():
+        async with (
+            a.links(message_format=replace(FORMAT, run="other")) as at_a,
+            b.links(neighbours=[a.at(at_a.endpoint)]) as at_b,
+        ):
+            at_a.add(b.at(at_b.endpoint))
+            link = at_b._links[a.name]
+
+            def asked():
+                at_a.publish(0, 0, 1, np.zeros(WIDTH))
+                return link.state is LinkState.OTHER_NETWORK
+
+            await until(asked)
+            before = link._inflow
+            later(before)
+            await until(lambda: link._inflow not in (before, None))
+            assert at_b.status()[a.name].refused_messages == refused
+            # and at the port where the other listens
+            inflows = at_a._publisher._inflows
+            await until(lambda: inflows._connections)
+            for one in inflows._connections.values():
+                later(one)
+            assert bool(inflows.shut_excessive()) is bool(refused)
 
     run(work())
 

@@ -11,11 +11,14 @@ import contextlib
 import os
 import socket
 import struct
+import time
 
 # bytes beyond the longest message that may be on their way: what the buffers of the system hold
 SLACK = 8 * 2**20
 # bytes that all connections to a socket that listens may have brought in together
 SLACK_OF_ALL = 64 * 2**20
+# bytes a second that heartbeats stay below: they alone bring in SLACK in half a day, where nothing else is sent
+HEARTBEATS = 1024
 # where struct tcp_info of Linux has tcpi_bytes_received
 _OFFSET, _BYTES = 128, struct.Struct("=Q")
 
@@ -26,6 +29,7 @@ class Inflow:
 
     def __init__(self, handle: int, longest: int) -> None:
         self._limit, self._seen, self._messages = SLACK + 2 * longest, 0, 0
+        self._since = time.monotonic()
         # a descriptor of our own: libzmq may close its own at any time, and the number be given to another
         self._socket: socket.socket | None = None
         with contextlib.suppress(OSError):
@@ -55,11 +59,16 @@ class Inflow:
         """Whether more has come than any message has since ``messages``, the number of those that were complete, last
         changed. If so, the connection is shut down."""
         if messages != self._messages:
-            self._messages, self._seen = messages, self._received()
+            self._messages, self._seen, self._since = messages, self._received(), time.monotonic()
         if self.unread <= self._limit:
             return False
         self.shut_down()
         return True
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether what has come since may be heartbeats, and nobody is to blame."""
+        return self.unread <= HEARTBEATS * (time.monotonic() - self._since)
 
     def shut_down(self) -> None:
         """End the connection."""
@@ -100,14 +109,16 @@ class Inflows:
             known.close()
 
     def shut_excessive(self) -> list[str]:
-        """Shut down the connections that have brought in too much, by themselves or together; where they come from."""
+        """Shut down the connections that have brought in too much, by themselves or together; where those come from
+        that have not done so by heartbeats."""
         found, total = [], 0
         by_size = sorted(((one.unread, handle) for handle, one in self._connections.items()))
         for unread, handle in by_size:
             total += unread
             if unread > SLACK or total > SLACK_OF_ALL:
                 one = self._connections[handle]
-                found.append(one.address)
+                if not one.is_slow:
+                    found.append(one.address)
                 one.shut_down()
                 self.end(handle)
         return found

@@ -248,7 +248,8 @@ class Link:
                         self._protocol_breach(connected)
                         return
                     if self._inflow is not None and self._inflow.is_excessive(self.received_messages):
-                        self.admission.report(BadMessageError(Reason.BROKEN, "a message of too many parts"))
+                        if not self._inflow.is_slow:
+                            self.admission.report(BadMessageError(Reason.BROKEN, "a message of too many parts"))
                         return
                     continue
                 if found is None:

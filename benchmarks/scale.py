@@ -120,7 +120,7 @@ def shares(nodes: int = 10**6) -> list[Row]:
 # the exact solver on images of 28 x 28: seconds of one core for an iteration of an image, in memory and in pieces, and
 # of all calls to a shard in an iteration; bytes for each number of the potentials: in memory (x, residual, plain step,
 # history in 16 bits), in pieces (in float32), and in their files
-IMAGE, PIECE_IMAGE, SHARD_CALLS = 6.6e-6, 11.5e-6, 2.7e-3
+IMAGE, PIECE_IMAGE, SHARD_CALLS = 6.9e-6, 11.5e-6, 0.8e-3
 IN_MEMORY, IN_PIECES, IN_FILES = 8 * 3 + 2 * 10, 4 * 2, 2 * 10
 IMAGE_ATOMS, ORACLE_ATOM_BYTES, PIXEL = 104, 56, 1
 

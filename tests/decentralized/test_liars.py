@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barymesh.core import kernels, tree
+from barymesh.errors import NumericalError
 from barymesh.methods.base import LARGEST
 from barymesh.methods.orders import Order
 from barymesh.network import Network, as_network
 from tests.decentralized.liars import POINTS, Society, exaggerating
-from tests.frames import attack
+from tests.frames import Victim, attack
 
 # 4 is the liar, next to 0 and 3; the centre of the cycle with a chord, 1, is not its neighbour
 GRAPH = Network(5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (1, 3)])
@@ -25,6 +26,23 @@ def test_whatever_is_admitted_leads_to_messages_that_are_admissible(seed, number
     """Any admitted input, any state, one activation after the other: see tests/frames.py."""
     found = attack(seed, number, frames=40)
     assert found["frames"] >= 40
+
+
+def test_the_attack_looks_at_every_message():
+    """Also at those that are sent."""
+    victim = next(one for one in (Victim(0, number) for number in range(50)) if one.method == "sinkhorn")
+    activate = victim.runtime.host.activate
+
+    def wrong(batch):
+        outgoing = activate(batch)
+        assert outgoing.links is None
+        outgoing.messages[:, tree.DISTANCE] = victim.graph.size
+        return outgoing
+
+    victim.act()
+    victim.runtime.host.activate = wrong
+    with pytest.raises(NumericalError, match="out of range"):
+        victim.act()
 
 
 def changed(**fields):

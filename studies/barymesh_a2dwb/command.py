@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -81,8 +82,9 @@ def _paper(
     with needs("report"):
         from barymesh_a2dwb.figures import write_figures
         from barymesh_a2dwb.report import write_report
-    from barymesh_a2dwb.claims import verdicts
+    from barymesh_a2dwb.claims import in_short, verdicts
     from barymesh_a2dwb.running import cores, in_words, run_study
+    from barymesh_a2dwb.study import at_best_steps
 
     began = time.monotonic()
     plan = plan_study(which, quick=quick, seed=seed, sweeps=sweeps, mnist=mnist)
@@ -96,8 +98,13 @@ def _paper(
     report = write_report(study, found, folder / REPORT)
     runs = sum(len(one.runs) for one in study.experiments.values())
     typer.echo(f"{runs} runs of {', '.join(one.title for one in study.experiments.values())}.")
-    typer.echo(f"Done in {in_words(time.monotonic() - began)}. How often each claim holds:\n")
-    typer.echo(summary(found))
+    typer.echo(f"Done in {in_words(time.monotonic() - began)}.\n")
+    for sentence in in_short(study):
+        typer.echo(fill(sentence, 100) + "\n")
+    best = at_best_steps(study)
+    steps = "each method with its best step" if best.experiments else "all methods with the same step"
+    typer.echo(f"How often each claim holds, {steps}:\n")
+    typer.echo(summary(verdicts(best) if best.experiments else found))
     typer.echo(f"\nFigures: {folder / FIGURES} ({len(figures)} files)\nData:    {folder / 'data'}")
     typer.echo(f"\nOpen {report} in a browser.")
     return 0

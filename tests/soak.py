@@ -269,6 +269,9 @@ class Soak:
         self.removed.clear()
         members, truth = self.cluster.members, self.cluster.truth()
         until(lambda: all(self.answers(k) for k in members), "all answer")
+        # a node whose memory is old is right with it, until its neighbours tell it so and it begins anew
+        until(lambda: all(self.connected(k) for k in members), "all are connected", PATIENCE)
+        time.sleep(2)
         self.cluster.wait_for_accuracy(truth)
         until(lambda: all(self.certified(k) for k in members), "all are certified", PATIENCE)
         # and it must last
@@ -287,6 +290,9 @@ class Soak:
     def answers(self, node: int) -> bool:
         assert self.cluster.ended(node) is None, f"node {node} ended: {self.cluster.log(node).read_text()[-2000:]}"
         return bool(self.cluster.facts(node).get("ready"))
+
+    def connected(self, node: int) -> bool:
+        return all(link["state"] == "connected" for link in self.cluster.facts(node)["links"].values())
 
     def certified(self, node: int) -> bool:
         facts = self.cluster.facts(node)

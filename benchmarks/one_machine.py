@@ -2,10 +2,10 @@
 
 One problem for all: {count} handwritten digits of {side} x {side} pixels on a grid of the unit square, squared
 Euclidean cost, reg {reg:g}. Every solver runs anew with more and more iterations until that lowers its objective by
-less than a fiftieth of its distance to the best known, twice in a row, or until {seconds:g} s are spent on it.
-Compiling does not count. The error is the objective above the best known: the least that any of them reached, a long
-run of ours included. The objective is computed afterwards from the weights, so nothing in it depends on the solver. A
-mark is one run.
+less than a fiftieth of its distance to the best known, twice in a row, or until {seconds:g} s are spent on it. All
+take turns three times, and the fastest run with the same iterations counts. Compiling does not. The error is the
+objective above the best known: the least that any of them reached, a long run of ours included. The objective is
+computed afterwards from the weights, so nothing in it depends on the solver. A mark is one run.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ Say = Callable[[str], None]
 Courses = dict[str, Floats]
 
 CASE, QUICK_CASE = Case(100, 28, 0.001), Case(5, 28, 0.004)
-PATIENCE, QUICK_PATIENCE = Patience(5, 1.6, 20.0, LEAST), Patience(40, 4.0, 0.4, LEAST)
+PATIENCE, QUICK_PATIENCE = Patience(5, 1.6, 8.0, LEAST), Patience(40, 4.0, 0.4, LEAST)
 # of ours, for the best known
 LONG = 3000
+# all solvers take turns so many times, and the fastest run with the same iterations counts
+TURNS = 3
 # the names in the figure: of both kinds of barycenter, of the entropic one and of the debiased one
 NAMES = {
     OURS: (OURS, OURS),
@@ -112,17 +114,26 @@ def courses_of(
     steps = LONG if patience is PATIENCE else 100
     best = objective(bm.barycenter(images, reg=case.reg, debias=debias, tol=1e-9, max_iter=steps).weights)
     found: Courses = {}
-    for name, make in solvers.items():
+    for name, make in TURNS * list(solvers.items()):
         try:
             one = course(make(), objective, best, patience)
         except Exception as error:  # what another library cannot do is a finding, too
             say(f"{name}: {type(error).__name__}: {error}")
             continue
         if len(one):
-            found[name] = one
-            say(f"{name}: " + ", ".join(f"{row[0]:.3g} s {row[1] - best:.2e}" for row in one[-3:]))
+            found[name] = faster(found.get(name, one), one)
+            say(f"{name}: " + ", ".join(f"{row[0]:.3g} s {row[1] - best:.2e}" for row in found[name][-3:]))
     best = min(best, *(one[:, 1].min() for one in found.values()))
     return {name: one - [0.0, best, 0.0] for name, one in found.items()}
+
+
+def faster(one: Floats, two: Floats) -> Floats:
+    """The longer of two courses of a solver, each run with the less of its seconds in both. The iterations of a run
+    follow from its place."""
+    short, long = sorted((one, two), key=len)
+    merged = long.copy()
+    merged[: len(short), 0] = np.minimum(merged[: len(short), 0], short[:, 0])
+    return merged
 
 
 def draw(axes: Any, courses: dict[str, Courses]) -> None:

@@ -14,7 +14,9 @@ from ray.cluster_utils import Cluster
 
 import barymesh as bm
 from barymesh.engines import ray_shards
+from barymesh.engines.shard_host import ShardHost, ShardPlace
 from barymesh.errors import FileError, MeasureError, NetworkError, OptionError
+from barymesh.problem import Problem
 from tests.engines.test_ray import processes, python
 
 POINTS = np.linspace(-3, 3, 40)
@@ -160,20 +162,63 @@ def test_a_lost_shard_continues_where_it_was(cluster, tmp_path):
         assert not list(tmp_path.iterdir())
 
 
-def test_a_lost_machine_is_replaced_by_another(cluster):
+@pytest.mark.parametrize(("workers", "known"), [(4, True), (3, False)])
+def test_a_lost_machine_is_replaced_by_another(workers, known, cluster, monkeypatch):
     """There are as many shards as machines with cores, so that two share one afterwards. Its disk is lost too, since
-    temporary files are not shared by real machines."""
-    measures, options = images(), {"reg": 0.02, "tol": 1e-9, "workers": 4}
-    truth = run(measures, GRID, **options)
+    temporary files are not shared by real machines. Cores that Ray does not yet ``know`` to be lost, or that are not on
+    one machine, are not waited for."""
+    measures, options = images(), {"reg": 0.02, "tol": 1e-9, "workers": workers}
+    if not known:
+        monkeypatch.setattr(ray, "available_resources", lambda: {"CPU": 2.0})
+        monkeypatch.setattr(ray_shards, "ROOM", 1.0)
     third = cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
     try:
+        truth = run(measures, GRID, **options)
         crash = Crash(partial(cluster.remove_node, third, allow_graceful=False))
         same(run(measures, GRID, callback=crash, **options), truth)
         assert len(crash.steps) > crash.at
     finally:
         if third in cluster.list_all_nodes():
             cluster.remove_node(third)
+
+
+def test_a_shard_that_is_lost_while_it_keeps_its_potentials(cluster, tmp_path, monkeypatch):
+    submitted = ray_shards.RemoteShard.submit
+
+    def submit(shard, method, *arguments):
+        wait = submitted(shard, method, *arguments)
+
+        def then_lost():
+            found = wait()
+            # the last call before they are kept
+            if method == "total" and any(name == "bounds" for name, _ in shard.log):
+                ray.kill(shard.actor)
+            return found
+
+        return then_lost
+
+    truth = run(images(), GRID, reg=0.02)
+    monkeypatch.setattr(ray_shards.RemoteShard, "submit", submit)
+    same(run(images(), GRID, reg=0.02, checkpoint=tmp_path), truth)
+    kept = np.concatenate([np.load(tmp_path / f"potentials-{first}.npy") for first in (0, 15)])
+    np.testing.assert_array_equal(kept, truth.duals)
+
+
+def test_a_call_that_is_under_way_leaves_no_snapshot_behind(tmp_path):
+    problem = Problem.create(GAUSSIANS, POINTS, reg=0.1)
+    host = ShardHost(0, problem, 1, tmp_path, "run")
+    host.load()
+    host.begin(ShardPlace(0, len(GAUSSIANS), problem.weights))
+    zeros = np.zeros(POINTS.size)
+    step = [("begin_history", (1, False)), ("evaluate", ()), ("move", (zeros, np.zeros(0), 1.0, 0))]
+    host.taken = -np.inf
+    host.call(1, step)
+    assert list(tmp_path.rglob("shard-0.npz"))
+    host.leave()
+    host.taken = -np.inf
+    host.call(4, step)
+    assert not list(tmp_path.iterdir())
 
 
 def test_ctrl_c_and_a_checkpoint(cluster, tmp_path):

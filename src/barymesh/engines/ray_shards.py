@@ -23,7 +23,7 @@ import numpy as np
 from barymesh.checks import normalised
 from barymesh.engines.ray import LEAVE, LOOPBACK, PINNED, bracketed, connected, got
 from barymesh.engines.shard_host import Loading, ShardHost, ShardPlace
-from barymesh.engines.shard_line import CallerEnd, LineContact, ShardEnd
+from barymesh.engines.shard_line import CallerEnd, LineContact, LineError, ShardEnd
 from barymesh.engines.supervisor import MOST_STARTS
 from barymesh.errors import NetworkError, OptionError, warn
 from barymesh.exact.free_support import solve_free_support
@@ -47,6 +47,8 @@ with needs("ray"):
 GATHERED = 2**24
 # the calls that are kept, to be repeated by a shard without a snapshot, take at most about so many bytes
 LOG_BYTES = 2**29
+# seconds that a shard which is started again waits for cores of its own: starting a process takes a few
+ROOM = 30.0
 
 
 def run_shards(problem: Problem, options: RunOptions) -> Result:
@@ -181,14 +183,15 @@ class RemoteShard(Shard):
         self.number, self.work, self.folder, self.run, self.host = number, work, folder, run, host
         self.line: CallerEnd | None = None
         self.log: list[tuple[str, tuple[Any, ...]]] = []
-        self.sent = self.dropped = self.bytes = self.starts = 0
+        self.sent = self.dropped = self.bytes = self.losses = 0
         self.resumed: str | Path | None = None
+        self.asked: Any = None
         self._start(room=True)
 
     def _start(self, *, room: bool) -> None:
         """Start the actor; ``room``: it has cores of its own."""
         at, threads = self.work.at, self.work.threads
-        self.starts += 1
+        self.asked = None
         self.actor = (
             ray.remote(RemoteHost)
             .options(
@@ -218,7 +221,12 @@ class RemoteShard(Shard):
         """Keep its potentials for a later run."""
         # its answer shows that all calls before are carried out
         self.submit("total")()
-        return partial(got, self.actor.keep.remote(folder))
+
+        def again() -> None:
+            self._repeated()
+            got(self.actor.keep.remote(folder))
+
+        return partial(self._answer, partial(got, self.actor.keep.remote(folder)), again)
 
     def submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
         self.queue(method, *arguments)
@@ -240,28 +248,35 @@ class RemoteShard(Shard):
 
     def _look(self) -> None:
         """RayActorError if the actor is lost."""
-        got(self.actor.is_there.remote())
+        if self.asked is None:
+            self.asked = self.actor.is_there.remote()
+        # one that is stopped neither answers nor is lost
+        if ray.wait([self.asked], timeout=0)[0]:
+            asked, self.asked = self.asked, None
+            got(asked)
 
-    def _answer(self, wait: Callable[[], Any]) -> Any:
-        """What a wait returns, whatever becomes of the actor meanwhile."""
+    def _answer(self, wait: Callable[[], Any], again: Callable[[], Any] | None = None) -> Any:
+        """What a wait returns, whatever becomes of the actor meanwhile; ``again``: for the same from a new one, if that
+        is more than the answer to the last call."""
         while True:
             try:
                 return wait()
-            except (RayActorError, ObjectLostError) as error:
-                if self.starts == MOST_STARTS:
+            except (RayActorError, ObjectLostError, LineError) as error:
+                self.losses += 1
+                if self.losses == MOST_STARTS:
                     raise NetworkError(
-                        f"Shard {self.number} was lost {MOST_STARTS} times. Ray reports: {' '.join(str(error).split())}"
+                        f"Shard {self.number} was lost {MOST_STARTS} times. The last: {' '.join(str(error).split())}"
                     ) from error
-                wait = self._repeated
+                wait = again or self._repeated
 
     def _repeated(self) -> Any:
         """Start the actor again, and repeat what it has not done; the answer to the last call."""
         ray.kill(self.actor)
         self._hang_up()
-        self._start(room=ray.available_resources().get("CPU", 0) >= self.work.threads)
-        loading = self.actor.load.remote()
+        self._start_again()
+        loading = got(self.actor.load.remote())
         if not hasattr(self, "place"):
-            return got(loading)
+            return loading
         done = self._begun(self.actor.begin.remote(self.place, self.resumed))
         if done < self.dropped:
             raise NetworkError(
@@ -270,6 +285,21 @@ class RemoteShard(Shard):
             )
         self.sent = done
         return self._send()() if self.log else done
+
+    def _start_again(self) -> None:
+        """On cores of its own if there are any."""
+        at, threads = self.work.at, self.work.threads
+        if at is not None and at not in {one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}:
+            raise NetworkError(
+                f"Shard {self.number} was lost with its machine, {at}, where its measures are. Start Ray there again, "
+                "and continue from a checkpoint."
+            )
+        room = ray.available_resources().get("CPU", 0) >= threads
+        self._start(room=room)
+        # they may be on several machines, or on one that is lost
+        if room and not ray.wait([self.actor.is_there.remote()], timeout=ROOM)[0]:
+            ray.kill(self.actor)
+            self._start(room=False)
 
     def _hang_up(self) -> None:
         if self.line is not None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class ShardHost:
         self.nodes: Rows | Shards | None = None
         self.failure: BarymeshError | None = None
         self.taken, self.took = time.monotonic(), 0.0
+        self.writing, self.left = Lock(), False
         set_threads(threads)
 
     def load(self) -> Loading:
@@ -147,8 +149,10 @@ class ShardHost:
         part.replace(file)
 
     def leave(self) -> None:
-        """Leave no snapshots behind."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Leave no snapshots behind, even if a call is under way."""
+        with self.writing:
+            self.left = True
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def _snapshot_file(self) -> Path:
@@ -161,9 +165,12 @@ class ShardHost:
             return
         took = self.took or sum(array.nbytes for array in arrays.values()) / WRITTEN_A_SECOND
         if took <= SNAPSHOT_SHARE * (began - self.taken):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with replacing(self._snapshot_file, private=True) as file:
-                np.savez(file, done=done, first=self.place.first, **arrays)  # type: ignore[arg-type]
+            with self.writing:
+                if self.left:
+                    return
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with replacing(self._snapshot_file, private=True) as file:
+                    np.savez(file, done=done, first=self.place.first, **arrays)  # type: ignore[arg-type]
             self.taken = time.monotonic()
             self.took = self.taken - began
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from functools import partial
 
 import numpy as np
@@ -136,12 +137,23 @@ class Crash:
             self.harm()
 
 
-def kill_one():
-    """Of the shards of this cluster: grandchildren of this process."""
+def shards():
+    """Of this cluster: grandchildren of this process."""
     running = processes()
     children = {process for process, parent, _, _ in running if parent == os.getpid()}
-    shards = [process for process, parent, _, name in running if parent in children and "RemoteHost" in name]
-    os.kill(min(shards), signal.SIGKILL)
+    return {process for process, parent, _, name in running if parent in children and "RemoteHost" in name}
+
+
+def kill_one():
+    os.kill(min(shards()), signal.SIGKILL)
+
+
+def lose(cluster, machine):
+    """With the shards on it, which notice that a moment later."""
+    before = shards()
+    cluster.remove_node(machine, allow_graceful=False)
+    while before <= {process for process, *_ in processes()}:
+        time.sleep(0.05)
 
 
 def test_a_lost_shard_continues_where_it_was(cluster, tmp_path):
@@ -175,7 +187,7 @@ def test_a_lost_machine_is_replaced_by_another(workers, known, cluster, monkeypa
     cluster.wait_for_nodes()
     try:
         truth = run(measures, GRID, **options)
-        crash = Crash(partial(cluster.remove_node, third, allow_graceful=False))
+        crash = Crash(partial(lose, cluster, third))
         same(run(measures, GRID, callback=crash, **options), truth)
         assert len(crash.steps) > crash.at
     finally:
@@ -273,6 +285,25 @@ def test_many_measures_are_loaded_by_the_shards(cluster, tmp_path):
     truth = here(images(), GRID, reg=0.02, weights=weights)
     shards = [bm.LazyMeasures(some_images, a, b, weights=weights[a:b]) for a, b in [(0, 10), (10, 30)]]
     np.testing.assert_allclose(run(shards, GRID, reg=0.02).weights, truth.weights, rtol=0, atol=1e-12)
+
+
+def test_measures_at_a_machine(cluster, monkeypatch):
+    """It has cores for all shards that must be there, whatever the others take; if it is lost, so are the measures."""
+    monkeypatch.setattr(ray_shards, "ROOM", 1.0)
+    far = "127.0.0.2"
+    third = cluster.add_node(num_cpus=2, node_ip_address=far)
+    cluster.wait_for_nodes()
+    parts = [(0, 10, None), (10, 20, far), (20, 30, far)]
+    measures = [bm.LazyMeasures(some_images, first, last, at=at) for first, last, at in parts]
+    try:
+        found = run(measures, GRID, reg=0.02, workers=3)
+        np.testing.assert_allclose(found.weights, here(images(), GRID, reg=0.02).weights, rtol=0, atol=1e-12)
+        crash = Crash(partial(lose, cluster, third))
+        with pytest.raises(NetworkError, match=r"lost with its machine, 127\.0\.0\.2"):
+            run(measures, GRID, reg=0.02, workers=3, tol=1e-9, callback=crash)
+    finally:
+        if third in cluster.list_all_nodes():
+            cluster.remove_node(third)
 
 
 def test_tables_with_a_column_that_names_the_measure(cluster, tmp_path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -56,11 +57,20 @@ def run_shards(problem: Problem, options: RunOptions) -> Result:
     began = time.perf_counter()
     with connected(options.address, options.workers or available_cores()) as own:
         folder, run = options.checkpoint or options.folder or own, uuid.uuid4().hex
-        shards = [
-            RemoteShard(number, problem, work, folder, run, None if own is None else LOOPBACK)
-            for number, work in enumerate(assigned(problem, options.workers))
-        ]
+        host = None if own is None else LOOPBACK
+        work = assigned(problem, options.workers)
+        shards: list[RemoteShard] = []
         try:
+            for at_a_place in (True, False):
+                shards += [
+                    RemoteShard(number, problem, one, folder, run, host)
+                    for number, one in enumerate(work)
+                    if (one.at is not None) is at_a_place
+                ]
+                # the others must not take the cores at these places
+                if at_a_place and shards:
+                    ray.wait([shard.actor.is_there.remote() for shard in shards], num_returns=len(shards))
+            shards.sort(key=lambda shard: shard.number)
             found = _computed(problem, shards, options)
         finally:
             for shard in shards:
@@ -144,12 +154,21 @@ def assigned(problem: Problem, workers: int | None) -> list[ShardWork]:
             )
         parts = min(max(1, round(wanted * len(run) / len(items))), len(run))
         shares += [(at, [run[k] for k in part]) for part in np.array_split(np.arange(len(run)), parts)]
-    if not cores or len(shares) > sum(cores):
+    places = Counter(at for at, _ in shares if at is not None)
+
+    def fits(each: int) -> bool:
+        """Whether there is room for all shards with so many threads each."""
+        room: Counter[str] = Counter()
+        for machine, own in zip(machines, cores, strict=True):
+            room[machine["NodeManagerAddress"]] += own // each
+        return room.total() >= len(shares) and all(room[at] >= count for at, count in places.items())
+
+    if not fits(1):
         raise OptionError(
             f"{len(shares)} workers need as many cores, and the Ray cluster has {sum(cores)}. Give fewer workers, or "
-            "add cores; measures that follow one another at one place need a worker."
+            "add cores; measures that follow one another at one place need a worker, and a core there."
         )
-    threads = max(each for each in range(1, max(cores) + 1) if sum(own // each for own in cores) >= len(shares))
+    threads = max(each for each in range(1, max(cores) + 1) if fits(each))
     return [
         ShardWork(share[0][0], [one for _, (one, _) in share], [weight for _, (_, weight) in share], at, threads)
         for at, share in shares
@@ -288,18 +307,20 @@ class RemoteShard(Shard):
 
     def _start_again(self) -> None:
         """On cores of its own if there are any."""
-        at, threads = self.work.at, self.work.threads
-        if at is not None and at not in {one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}:
-            raise NetworkError(
-                f"Shard {self.number} was lost with its machine, {at}, where its measures are. Start Ray there again, "
-                "and continue from a checkpoint."
-            )
-        room = ray.available_resources().get("CPU", 0) >= threads
+        at, room = self.work.at, ray.available_resources().get("CPU", 0) >= self.work.threads
         self._start(room=room)
+        there = self.actor.is_there.remote()
         # they may be on several machines, or on one that is lost
-        if room and not ray.wait([self.actor.is_there.remote()], timeout=ROOM)[0]:
+        if room and not ray.wait([there], timeout=ROOM)[0]:
             ray.kill(self.actor)
             self._start(room=False)
+            there = self.actor.is_there.remote()
+        while not ray.wait([there], timeout=1.0)[0]:
+            if at is not None and at not in {one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}:
+                raise NetworkError(
+                    f"Shard {self.number} was lost with its machine, {at}, where its measures are. Start Ray there "
+                    "again, and continue from a checkpoint."
+                )
 
     def _hang_up(self) -> None:
         if self.line is not None:

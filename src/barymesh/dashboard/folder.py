@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from barymesh.dashboard.live import GROWING, LIVE, RECORDING
+from barymesh.dashboard.recording import KeptScenes, read_recording
 from barymesh.dashboard.scene import (
     Barycenter,
     Columns,
@@ -25,7 +26,6 @@ from barymesh.dashboard.scene import (
     graph_of,
     thinned,
 )
-from barymesh.dashboard.tape import Tape, read_recording
 from barymesh.errors import FileError
 from barymesh.io.output import RESULT
 from barymesh.metrics import total_variations
@@ -51,7 +51,7 @@ class FolderSource:
         # by file: when it was written, and what it holds
         self._files: dict[Path, tuple[tuple[int, int], Any]] = {}
         # by folder: which run goes on there, and what has been seen of it
-        self._seen_live: dict[Path, tuple[Any, Tape]] = {}
+        self._seen_live: dict[Path, tuple[Any, KeptScenes]] = {}
         self._seen = False
 
     def recording(self) -> Recording:
@@ -87,13 +87,13 @@ class FolderSource:
             return replace(live[0], title=_title(folder, live[0].title), scenes=scenes)
         result = self._read(folder / RESULT, Result.load)
         try:
-            tape = self._read(folder / RECORDING, read_recording)
+            stored = self._read(folder / RECORDING, read_recording)
         except FileError:
             if result is None:
                 raise
             # there is more to see than the recording
-            tape = None
-        known = None if tape is None else replace(tape[0], title=_title(folder, tape[0].title))
+            stored = None
+        known = None if stored is None else replace(stored[0], title=_title(folder, stored[0].title))
         same = known is not None and result is not None and _ends_with(known, result)
         if result is not None and (same or known is None or _stamp(folder / RESULT) > _stamp(folder / RECORDING)):
             return _of_result(folder, result, known if same else None)
@@ -104,13 +104,13 @@ class FolderSource:
 
     def _watched(self, folder: Path, run: Any, newest: Scene) -> list[Scene]:
         """The scenes of this run that have been the newest when the folder was looked at, with this one."""
-        known, tape = self._seen_live.get(folder, (None, None))
-        if tape is None or known != run:
-            tape = Tape()
-        if np.isfinite(newest.now) and (not tape.scenes or newest.now > tape.scenes[-1].now):
-            tape.add(newest)
-        self._seen_live[folder] = run, tape
-        return tape.scenes
+        known, kept = self._seen_live.get(folder, (None, None))
+        if kept is None or known != run:
+            kept = KeptScenes()
+        if np.isfinite(newest.now) and (not kept.scenes or newest.now > kept.scenes[-1].now):
+            kept.add(newest)
+        self._seen_live[folder] = run, kept
+        return kept.scenes
 
     def _read(self, path: Path, read: Callable[[Path], T]) -> T | None:
         """What is in the file, read anew when it has changed; None if there is no such file."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.dashboard.recording import KeptScenes, write_recording
 from barymesh.dashboard.scene import (
     MOST_TILES,
     Barycenter,
@@ -26,7 +27,6 @@ from barymesh.dashboard.scene import (
     graph_of,
     thinned,
 )
-from barymesh.dashboard.tape import Tape, write_recording
 from barymesh.errors import FileError
 from barymesh.metrics import total_variations
 from barymesh.record import NodeState
@@ -83,7 +83,7 @@ class LiveFile:
         self._method, self._until, self._every = method, until, every
         self._made: list[Path] = []
         self._rows: list[dict[str, float]] = []
-        self._tape = Tape()
+        self._kept = KeptScenes()
         self._graph: Graph | None = None
         self._axis = TimeAxis("time", virtual=True)
         # the newest record, if there is no scene of it
@@ -106,12 +106,12 @@ class LiveFile:
         """The run is over: leave the recording unless it has failed, and remove the live files, and the folders made
         for them if they are empty."""
         if self._passed is not None and not failed:
-            # what the nodes of a network know can still be asked for; a solver's estimates are those of the last scene
-            last = None if self._passed.network is not None else self._tape.scenes[-1].barycenter
-            self._tape.add(self._scene(self._passed, None if last is None else last.estimates))
-        if self._tape.scenes and not failed:
-            self._write(self.recording, self._tape.scenes)
-        self._tape, self._passed = Tape(), None
+            # what the nodes of a network know can still be read; a solver's estimates are those of the last scene
+            last = None if self._passed.network is not None else self._kept.scenes[-1].barycenter
+            self._kept.add(self._scene(self._passed, None if last is None else last.estimates))
+        if self._kept.scenes and not failed:
+            self._write(self.recording, self._kept.scenes)
+        self._kept, self._passed = KeptScenes(), None
         for path in (self.path, self.growing):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -130,19 +130,19 @@ class LiveFile:
         began = time.monotonic()
         live = began >= self._live_due
         affordable = not self._every or self.scene_seconds <= GRACE + SHARE * (began - self._began)
-        if not live and not (self._tape.due and affordable):
-            self._tape.skip()
+        if not live and not (self._kept.due and affordable):
+            self._kept.skip()
             self._passed = record
             return
         scene = self._scene(record)
-        self._tape.add(scene)
+        self._kept.add(scene)
         self._passed = None
         self.scene_seconds += time.monotonic() - began
         if live:
             self._write(self.path, [scene])
             self._live_due = self._next(began, self._every)
         if began >= self._recording_due:
-            self._write(self.growing, self._tape.scenes)
+            self._write(self.growing, self._kept.scenes)
             self._recording_due = self._next(began, GROWTH * (began - self._began))
 
     def _next(self, began: float, pause: float) -> float:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
+from barymesh.dashboard.recording import KeptScenes
 from barymesh.dashboard.scene import Barycenter, Columns, Graph, NodeTable, Recording, Scene, layout, thinned
-from barymesh.dashboard.tape import Tape
 from barymesh.errors import NetworkError
 from barymesh.metrics import consensus_distance, total_variations
 from barymesh.peers.network_file import NetworkFile
@@ -59,7 +59,7 @@ class PeersSource:
         self._rows: list[tuple[float, ...]] = []
         self._began = time.monotonic()
         self._graph: Graph | None = None
-        self._tape = Tape()
+        self._kept = KeptScenes()
         self._support: Support | None = None
         self._pool = ThreadPoolExecutor(min(MOST_THREADS, max(len(places), 1)), "status")
 
@@ -78,16 +78,16 @@ class PeersSource:
 
     def recording(self) -> Recording:
         """What has been seen up to now."""
-        scene, before = self.scene(), self._tape.scenes[-1] if self._tape.scenes else None
+        scene, before = self.scene(), self._kept.scenes[-1] if self._kept.scenes else None
         if before is not None and _shape(before) != _shape(scene):
             # other nodes, or other points: there is no way to show both on one page
-            self._tape = Tape()
-        self._tape.add(scene)
+            self._kept = KeptScenes()
+        self._kept.add(scene)
         known = self._facts.values()
         method = next((str(one["method"]) for one in known), "")
         run = self.network.run if self.network is not None else next((str(one["run"]) for one in known), "network")
         title = f"{method}: {run}" if method else run
-        return Recording(title, list(self._tape.scenes), {"network": self._history()})
+        return Recording(title, list(self._kept.scenes), {"network": self._history()})
 
     def scene(self) -> Scene:
         """The scene now."""
@@ -101,8 +101,8 @@ class PeersSource:
         own = [np.array([estimates[name]]) if name in estimates else None for name in names]
         errors = np.array([np.nan if row is None else float(total_variations(row, mean)[0]) for row in own])
         self._remember(names, edges, estimates, errors)
-        told = [self._facts.get(name, {}) for name in names]
-        trees = [facts.get("tree") or {} for facts in told]
+        statuses = [self._facts.get(name, {}) for name in names]
+        trees = [facts.get("tree") or {} for facts in statuses]
         number = {name: place for place, name in enumerate(names)}
         return Scene(
             status=_status(states),
@@ -113,9 +113,9 @@ class PeersSource:
                 errors=errors,
                 states=states,
                 staleness=self._staleness(names, edges, answers),
-                gaps=np.array([facts.get("gap") for facts in told], dtype=float),
+                gaps=np.array([facts.get("gap") for facts in statuses], dtype=float),
                 parents=np.array([number.get(tree.get("parent", ""), -1) for tree in trees], dtype=np.intp),
-                masked=np.array([facts.get("masks") is not None for facts in told], dtype=bool),
+                masked=np.array([facts.get("masks") is not None for facts in statuses], dtype=bool),
                 notes=[self._note(name, answers) for name in names],
             ),
             barycenter=self._barycenter(estimates, mean),
@@ -123,7 +123,7 @@ class PeersSource:
             rounds=any(tree.get("rounds", False) for tree in trees),
             counts=self._counts(len(names), len(edges)),
             proofs=list(
-                dict.fromkeys(one["text"] for facts in told for one in facts.get("doubts", ()) if one["proof"])
+                dict.fromkeys(one["text"] for facts in statuses for one in facts.get("doubts", ()) if one["proof"])
             ),
         )
 

@@ -159,11 +159,11 @@ const labels = (() => {
       if (tips) own_works.push(spread(plot, tips, own));
       if (mark_labels) own_works.push(mark(plot, marks, mark_labels, own));
       if (!own_works.length) continue;
-      let asked = false;
+      let requested = false;
       const arrange = () => {
-        if (asked) return;
-        asked = true;
-        requestAnimationFrame(() => { asked = false; for (const work of own_works) work(); });
+        if (requested) return;
+        requested = true;
+        requestAnimationFrame(() => { requested = false; for (const work of own_works) work(); });
       };
       for (const model of [plot.x_range, plot.y_range, nodes, tips, marks]) model?.change.connect(arrange);
       for (const size of ["inner_width", "inner_height"]) plot.properties[size].change.connect(arrange);
@@ -185,10 +185,10 @@ const barymesh = (() => {
   // seconds that a whole recording takes at speed 1, and milliseconds until an answer is no longer waited for
   const WHOLE = 10, PATIENCE = 1000;
   let control = null, arrange = () => {};
-  // of the recording, and what is shown: the newest, or a time; whether it moves; when the last scene was asked for,
+  // of the recording, and what is shown: the newest, or a time; whether it moves; when the last scene was requested,
   // and which it was
   let timeline = {times: [0], marks: [], unit: "", running: false};
-  let live = true, time = 0, playing = false, ticked = 0, asked = 0, sent = -1;
+  let live = true, time = 0, playing = false, ticked = 0, requested = 0, sent = -1;
 
   // ---- light and dark
   function applyTheme(theme) {
@@ -239,7 +239,7 @@ const barymesh = (() => {
   function shown(number) {
     return Number(number.toPrecision(3)).toLocaleString("en", {maximumSignificantDigits: 3});
   }
-  function send() { asked = performance.now(); if (control) control.data = {live: [live], at: [time]}; }
+  function send() { requested = performance.now(); if (control) control.data = {live: [live], at: [time]}; }
   function seek(when) { live = false; time = when; send(); controls(); }
   function follow() { live = true; playing = false; time = last(); send(); controls(); }
   function pause() { playing = false; if (live) seek(last()); else controls(); }
@@ -251,13 +251,13 @@ const barymesh = (() => {
     controls();
     requestAnimationFrame(tick);
   }
-  // time goes on by itself, and the next scene is asked for when the last one has come
+  // time goes on by itself, and the next scene is requested when the last one has come
   function tick(now) {
     if (!playing) return;
     time += Math.max(0, now - ticked) / 1000 * speed();
     ticked = now;
     if (time >= last()) { follow(); return; }
-    if (place() != sent && (!asked || now - asked > PATIENCE)) { sent = place(); send(); controls(); }
+    if (place() != sent && (!requested || now - requested > PATIENCE)) { sent = place(); send(); controls(); }
     requestAnimationFrame(tick);
   }
   function controls() {
@@ -310,7 +310,7 @@ const barymesh = (() => {
   function update(source) {
     const facts = JSON.parse(source.data.json[0]);
     if (facts.reload) { location.reload(); return; }
-    asked = 0;
+    requested = 0;
     write("title", facts.title);
     write("status", facts.status);
     at("status").className = facts.dead.length ? "trouble" : facts.running ? "running" : "";

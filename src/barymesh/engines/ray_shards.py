@@ -204,13 +204,13 @@ class RemoteShard(Shard):
         self.log: list[tuple[str, tuple[Any, ...]]] = []
         self.sent = self.dropped = self.bytes = self.losses = 0
         self.resumed: str | Path | None = None
-        self.asked: Any = None
+        self.probe: Any = None
         self._start(room=True)
 
     def _start(self, *, room: bool) -> None:
         """Start the actor; ``room``: it has cores of its own."""
         at, threads = self.work.at, self.work.threads
-        self.asked = None
+        self.probe = None
         self.actor = (
             ray.remote(RemoteHost)
             .options(
@@ -267,12 +267,12 @@ class RemoteShard(Shard):
 
     def _look(self) -> None:
         """RayActorError if the actor is lost."""
-        if self.asked is None:
-            self.asked = self.actor.is_there.remote()
+        if self.probe is None:
+            self.probe = self.actor.is_there.remote()
         # one that is stopped neither answers nor is lost
-        if ray.wait([self.asked], timeout=0)[0]:
-            asked, self.asked = self.asked, None
-            got(asked)
+        if ray.wait([self.probe], timeout=0)[0]:
+            probe, self.probe = self.probe, None
+            got(probe)
 
     def _answer(self, wait: Callable[[], Any], again: Callable[[], Any] | None = None) -> Any:
         """What a wait returns, whatever becomes of the actor meanwhile; ``again``: for the same from a new one, if that

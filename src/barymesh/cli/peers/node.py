@@ -222,7 +222,7 @@ def _node(
     measure = read_measure(data, **reading)
     lines = intention(kit, own_problem(kit, measure), str(data), privacy)
     if yes:
-        # nobody is asked, and yet it can be read what was agreed to
+        # no consent is requested, but the log says what was agreed to
         for line in lines:
             log_phase("agreed", line)
     else:

@@ -25,8 +25,9 @@ MOST_SCENES, FEWEST_SCENES, MOST_BYTES = 300, 8, 6_000_000
 STATES = np.array(list(NodeState), dtype=object)
 
 
-class Tape:
-    """Keeps scenes: the first, then every second, fourth, eighth and so on as the tape fills, and always the newest.
+class KeptScenes:
+    """The scenes of a run that are kept: the first, then every second, fourth, eighth and so on as they become
+    too many, and always the newest.
 
     ``due``: whether the next scene has its turn; one that has not is kept only until another comes.
     """

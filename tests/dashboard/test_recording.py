@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barymesh.dashboard import tape
+from barymesh.dashboard import recording
+from barymesh.dashboard.recording import MOST_BYTES, MOST_SCENES, KeptScenes, read_recording, write_recording
 from barymesh.dashboard.scene import MOST_EDGES, MOST_NODES, Recording, Scene
-from barymesh.dashboard.tape import MOST_BYTES, MOST_SCENES, Tape, read_recording, write_recording
 from barymesh.errors import FileError
 from barymesh.record import NodeState
 from tests.dashboard.scenes import graph, pictured, scene
@@ -17,7 +17,7 @@ from tests.dashboard.scenes import graph, pictured, scene
 
 @given(st.integers(1, 3000))
 def test_a_tape_keeps_the_first_the_newest_and_those_between_evenly(count):
-    kept = Tape()
+    kept = KeptScenes()
     for now in range(count):
         kept.add(Scene("", True, now=now))
     times = [one.now for one in kept.scenes]
@@ -30,7 +30,7 @@ def test_a_tape_keeps_the_first_the_newest_and_those_between_evenly(count):
 
 
 def test_moments_that_are_not_due_may_pass_without_a_scene():
-    kept = Tape()
+    kept = KeptScenes()
     for now in range(4 * MOST_SCENES):
         if kept.due:
             kept.add(Scene("", True, now=now))
@@ -41,7 +41,7 @@ def test_moments_that_are_not_due_may_pass_without_a_scene():
 
 
 def test_large_scenes_are_fewer():
-    kept = Tape()
+    kept = KeptScenes()
     for now in range(100):
         kept.add(pictured(now, points=50_000))
     assert 4 * 150_000 * len(kept.scenes) <= MOST_BYTES + 2 * 4 * 150_000
@@ -49,7 +49,7 @@ def test_large_scenes_are_fewer():
 
 def test_a_recording_of_the_largest_network_that_is_drawn_has_few_megabytes(tmp_path, rng):
     edges = rng.integers(0, MOST_NODES, (MOST_EDGES, 2))
-    where, kept = graph(MOST_NODES, edges), Tape()
+    where, kept = graph(MOST_NODES, edges), KeptScenes()
     states = [NodeState.WORKING] * MOST_NODES
     for now in range(400):
         kept.add(scene(*states, where=where, now=float(now)))
@@ -101,7 +101,7 @@ def test_the_scene_of_a_time_is_the_newest_by_then():
 
 
 def test_another_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tape, "FORMAT", 99)
+    monkeypatch.setattr(recording, "FORMAT", 99)
     write_recording(tmp_path / "r.npz", Recording("later", [Scene("", True)]))
     monkeypatch.undo()
     with pytest.raises(FileError, match="format 99"):

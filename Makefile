@@ -96,11 +96,12 @@ CELLS = $(PIP) --no-deps 'scanpy>=1.11'
 COMPILE = $(BIN)/python -W ignore -m compileall -qq -j 0 $$($(BIN)/python -c "import sysconfig; \
 	  print(sysconfig.get_path('purelib'))") || true
 
-# what builds the kernels; without a compiler pip would print two pages
+# what builds the kernels, and setuptools for packages that have no wheel of their own (autograd-gamma, of lifelines);
+# without a compiler pip would print two pages
 $(VENV)/.builder: | $(BIN)/python
 	@command -v $${CXX:-c++} > /dev/null || { echo "barymesh is built with a C++20 compiler, and there is none:" \
 	  "apt install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), xcode-select --install (macOS)." >&2; exit 1; }
-	$(PIP) cmake ninja $$($(BIN)/python -c "import tomllib; \
+	$(PIP) cmake ninja 'setuptools>=77' $$($(BIN)/python -c "import tomllib; \
 	  print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
 	touch $@
 

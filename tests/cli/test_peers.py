@@ -23,7 +23,7 @@ from barymesh.peers.members import KITS
 from barymesh.peers.network_file import NETWORK, NetworkFile
 from barymesh.peers.node import READMIT
 from barymesh.peers.status import query
-from tests.peers.cluster import free_ports
+from tests.ports import free_ports
 
 MAIN = "import typer; from barymesh.cli.peers import register; app = typer.Typer(); register(app); app()"
 ENVIRONMENT = {**os.environ, "BARYMESH_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

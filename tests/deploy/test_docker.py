@@ -27,7 +27,7 @@ from barymesh.peers.status import query
 from barymesh.resources.cores import ONE_THREAD
 from tests.packages import EXTRAS_OF_PROJECT, PROJECT, needed_by
 from tests.peers.cluster import until
-from tests.peers.test_node import free_ports
+from tests.ports import free_ports
 
 # a guard against hanging
 PATIENCE = 240

@@ -21,7 +21,7 @@ from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.subscriber import Neighbour
-from tests.peers.cluster import free_ports
+from tests.ports import free_ports
 
 POINTS, REG, GRAPH = np.linspace(-3, 3, 20), 0.3, "complete"
 MEASURES = [bm.Gaussian(-1, 0.5), bm.Gaussian(0, 0.6), bm.Gaussian(1.2, 0.4)]

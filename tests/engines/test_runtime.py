@@ -16,7 +16,7 @@ from barymesh.network import as_network
 from barymesh.problem import Problem
 from barymesh.transport.keys import KeyPair
 from barymesh.transport.subscriber import Neighbour
-from tests.peers.cluster import free_ports
+from tests.ports import free_ports
 
 POINTS = np.linspace(-3, 3, 20)
 MEASURES = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 5))]

@@ -20,6 +20,7 @@ import pytest
 
 import barymesh as bm
 from tests.integrations.folders import folders
+from tests.ports import free_ports
 
 pytest.importorskip("flwr")
 
@@ -28,12 +29,6 @@ LINK, NODE = "flower-superlink", "flower-supernode"
 SIZES = (40, 5, 15)
 # what a site finds wrong with its data
 WRONG = "line 2, x: not a number"
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @contextmanager
@@ -58,7 +53,7 @@ def process(home, name, *arguments):
 @contextmanager
 def superlink(home, *options):
     """A SuperLink at the loopback, which ``flwr run`` knows by the name ``here``; its port."""
-    port = free_port()
+    (port,) = free_ports(1)
     (home / "config.toml").write_text(f'[superlink]\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n')
     common = ("--insecure", "--disable-runtime-dependency-installation", "--host", "127.0.0.1", "--port", str(port))
     with process(home, LINK, *options, *common):
@@ -138,7 +133,7 @@ def test_the_project_runs_with_real_nodes_and_says_nothing_of_their_data(tmp_pat
             stack.enter_context(
                 process(
                     tmp_path, NODE, "--insecure", "--superlink", f"127.0.0.1:{port}", "--port",
-                    str(free_port()), "--node-config", f'data="{file}" identity="{identity}"',
+                    str(free_ports(1)[0]), "--node-config", f'data="{file}" identity="{identity}"',
                 )
             )  # fmt: skip
         printed = flwr_run(tmp_path, project, {"output": str(output)})

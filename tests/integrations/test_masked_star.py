@@ -158,6 +158,22 @@ def test_false_targets_are_refused(change, reason):
         sites[0].report(2, change(coordinator.target))
 
 
+def test_a_site_answers_no_more_rounds_than_a_run_has():
+    options = replace(OPTIONS, max_rounds=7)
+    coordinator, sites = begun(options)
+    while coordinator.round < options.max_rounds - 1:
+        coordinator.advance([site.report(coordinator.round, coordinator.target) for site in sites])
+    last = sites[0].report(6, coordinator.target)["words"]
+    with pytest.raises(NetworkError, match="after the run has ended"):
+        sites[0].report(7, coordinator.target)
+    # the last one again, as often as it is asked for
+    np.testing.assert_array_equal(sites[0].report(6, coordinator.target)["words"], last)
+    many = replace(OPTIONS, max_rounds=2001)
+    for start in (lambda: new_site(many, MEASURES[0], identities(3)[0]), lambda: new_coordinator(many)):
+        with pytest.raises(OptionError, match="max_rounds is 2001; with masks"):
+            start()
+
+
 def test_a_site_sends_nothing_without_masks_if_it_has_an_identity_and_nothing_at_all_without_one():
     with pytest.raises(OptionError, match="no identity"):
         new_site(OPTIONS, MEASURES[0])

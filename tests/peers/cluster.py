@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,19 +22,12 @@ from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.network_file import NETWORK
 from barymesh.peers.status import query
 from barymesh.transport.keys import KeyPair
+from tests.ports import free_ports
 
 ENVIRONMENT = {**os.environ, "BARYMESH_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # seconds: a guard against hanging
 PATIENCE = 150
 POINTS, REG = 20, 0.3
-
-
-def free_ports(count):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def until(condition, what, patience=PATIENCE):
@@ -146,8 +138,8 @@ class Cluster:
                 self.processes[node].wait()
 
     def ended(self, node):
-        """The exit code; None while it is running."""
-        return self.processes[node].poll()
+        """The exit code; None while it is running, or if it was never started."""
+        return self.processes[node].poll() if node in self.processes else None
 
     def finish(self, *nodes):
         """Ask the nodes to stop, and see that all do so in order."""
@@ -163,7 +155,11 @@ class Cluster:
         return [json.loads(line) for line in self.log(node).read_text().splitlines()]
 
     def facts(self, node):
-        return query(self.status_ports[node]) or {}
+        """What a node says of itself; nothing if it is not there, but it must not have ended with an error."""
+        if found := query(self.status_ports[node]):
+            return found
+        assert (self.ended(node) or 0) <= 0, self.log(node).read_text()[-2000:]
+        return {}
 
     def truth(self, nodes=None):
         chosen = [self.samples[k] for k in (self.members if nodes is None else nodes)]

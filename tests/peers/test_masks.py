@@ -17,7 +17,8 @@ from barymesh.errors import ConfigError
 from barymesh.peers.kit import Kit
 from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.node import open_peer
-from tests.peers.cluster import Cluster, free_ports
+from tests.peers.cluster import Cluster
+from tests.ports import free_ports
 
 MEASURES = [bm.Empirical(np.random.default_rng(k).normal(k - 1, 0.5, (30, 1))) for k in range(4)]
 

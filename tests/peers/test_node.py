@@ -19,7 +19,7 @@ from barymesh.peers.kit import Kit
 from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.node import READMIT, STATE, PrivacyLevel, open_peer
 from barymesh.transport.wire import NONE, Message
-from tests.peers.cluster import free_ports
+from tests.ports import free_ports
 
 MEASURE = bm.Empirical(np.array([[-1.0], [0.5]]))
 

@@ -11,7 +11,8 @@ different ones add up to nothing that can be read. A site answers each round onc
 same words, whatever it is asked with. One that continues from an old copy of its memory sends the same words to the
 same targets, and has other masks from the first other target on.
 
-Which targets a site refuses does not depend on its data: a coordinator learns nothing from errors.
+Which targets a site refuses does not depend on its data: a coordinator learns nothing from errors. In a run a site
+answers ``max_rounds`` of them, and never more than ``MOST_ROUNDS``, as many as a node of a network answers at once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from barymesh.decentralized.masks.round import Round
 from barymesh.decentralized.masks.sums import MaskedSums
+from barymesh.decentralized.tree.masked_reports import ANSWERS
 from barymesh.errors import NetworkError, OptionError
 from barymesh.integrations.identity import Identity, as_identity
 from barymesh.integrations.star import Coordinator, Floats, Report, Site, StarOptions
@@ -33,6 +35,8 @@ from barymesh.methods.rounds import Rounds
 
 # what a site may weigh at most
 LARGEST_WEIGHT = 2.0**40
+# the rounds of a run, at most
+MOST_ROUNDS = int(ANSWERS)
 # the rounds before the first contribution
 ROLL_CALL, WEIGHING = 0, 1
 
@@ -47,6 +51,14 @@ def contribution_sums(options: StarOptions, method: Rounds) -> MaskedSums:
     return MaskedSums(options.sites, method.limits(), method.precise, float(options.sites))
 
 
+def _check_rounds(options: StarOptions) -> None:
+    if options.max_rounds > MOST_ROUNDS:
+        raise OptionError(
+            f"max_rounds is {options.max_rounds}; with masks a site takes part in {MOST_ROUNDS} rounds at most, "
+            "since each shows the server how the sum answers to a target of its choice. Lower max_rounds."
+        )
+
+
 class MaskedSite(Site):
     """A site that masks what it sends, with its ``identity``; other arguments as for ``Site``."""
 
@@ -59,6 +71,7 @@ class MaskedSite(Site):
             )
         if self.weight > LARGEST_WEIGHT:
             raise OptionError(f"The site has {self.weight:g} records; with masks {LARGEST_WEIGHT:g} can be counted.")
+        _check_rounds(options)
         require_reach(self.method.problem, WITHIN_LIMITS)
         self.options, self.node = options, identity.number
         # sites that disagree about anything have other masks
@@ -72,6 +85,11 @@ class MaskedSite(Site):
         """``words``: masked, but for the roll. In round 1 the target is the roll; later it has that of the method, the
         roll, and the sum of the weights."""
         self.check_order(number, target)
+        if number >= self.options.max_rounds:
+            raise NetworkError(
+                f"The coordinator asks for round {number}, and max_rounds is {self.options.max_rounds}: it goes on "
+                "after the run has ended. It is not to be trusted."
+            )
         if number > self.round:
             self._words = self._answer(number, np.empty(0) if target is None else np.asarray(target, dtype=float))
             self.round = number
@@ -130,6 +148,7 @@ class MaskedCoordinator(Coordinator):
     report_names = ("words",)
 
     def __init__(self, options: StarOptions) -> None:
+        _check_rounds(options)
         super().__init__(options)
         self._sums = contribution_sums(options, self.method)
         self.method.rounding = self._sums.rounding

@@ -55,8 +55,8 @@ def test_the_mnist_experiment_is_the_papers(asked):
     assert asked == [(digit, 500, "auto") for digit in (2, 3, 5, 7)]
     assert list(plan.cases) == ["mnist-2", "mnist-3", "mnist-5", "mnist-7"]
     assert plan.variations == ()
-    # four methods, and two other steps for three of them
-    assert len(plan.jobs()) == 4 * 4 * (4 + 2 * 3)
+    # four methods, with six other steps for two of them and eight for one
+    assert len(plan.jobs()) == 4 * 4 * (4 + 2 * 6 + 8)
     assert plan.bias is None
     case = plan.cases["mnist-3"]
     assert case.problem.support.grid.shape == (28, 28)
@@ -94,14 +94,14 @@ def test_a_quick_study_of_mnist_if_told_where_it_is(asked):
 def test_sweeps_pass_through_the_setting_and_every_run_has_a_file_of_its_own():
     plan = plan_study("gaussian")
     jobs = plan.jobs()
-    # beyond the 20 runs: 4 other steps x 4 networks x 3 methods, 3 other regs x 4 methods, 2 other M x 4 methods
-    # and 4 of A2DWB's bias
-    assert len(jobs) == 20 + 4 * 4 * 3 + 3 * 4 + 2 * 4 + 4
+    # beyond the 20 runs: 6 other steps of two methods and 8 of one on 4 networks, 3 other regs x 4 methods, 2 other M
+    # x 4 methods, and 4 of A2DWB's bias
+    assert len(jobs) == 20 + (2 * 6 + 8) * 4 + 3 * 4 + 2 * 4 + 4
     assert len({plan.file(job) for job in jobs}) == len(jobs)
     assert [reg for name, reg in plan.references() if name == "gaussian"] == [0.1, 0.02, 0.05, 0.5]
     by_parameter = {variation.parameter: variation for variation in PAPER.variations}
     steps = plan.varied(by_parameter["step"], "star", "dcwb")
-    assert [job.step_factor for job in steps] == [0.25, 1, 4, 16, 64]
+    assert [job.step_factor for job in steps] == [0.25, 1, 4, 16, 64, 256, 1024, 4096, 16384]
     assert plan.file(steps[1]) == "gaussian/star-dcwb"
     assert [job.reg for job in plan.varied(by_parameter["reg"], "erdos_renyi", "sinkhorn")] == [0.02, 0.05, 0.1, 0.5]
     samples = [job.samples for job in plan.varied(by_parameter["M"], "erdos_renyi", "sinkhorn_sampled")]

@@ -22,6 +22,7 @@ from barymesh_a2dwb.experiments import StudySize, Variation, plan_study
 from barymesh_a2dwb.running import Forecast, run_study
 from barymesh_a2dwb.runs import find_reference, run_job
 from barymesh_a2dwb.storage import load_study
+from barymesh_a2dwb.study import RIVALS, TOPOLOGIES
 
 pytestmark = pytest.mark.filterwarnings("ignore::barymesh.errors.DriftWarning")
 
@@ -33,7 +34,7 @@ TINY = StudySize(
         Variation("reg", (0.1, 0.5), ("cycle",), ("sinkhorn",)),
         Variation("M", (1, 10), ("cycle",), ("sinkhorn_sampled",)),
     ),
-    image_steps=(1.0,), bias_seconds=0.8,
+    image_steps=(Variation("step", (1.0,), TOPOLOGIES, RIVALS),), bias_seconds=0.8,
 )  # fmt: skip
 
 

@@ -110,7 +110,9 @@ def draw(line: Case, images: Case, answers: dict[tuple[str, str, float], Floats]
         axes.fill_between(grid, line.exact, step="mid", color="0.8", linewidth=0)
         for reg, style in zip((SHOWN[0], SHOWN[-1]), (":", "-"), strict=True):
             axes.plot(grid, answers["on a line", name, reg], style, color=COLOURS[name], label=f"reg {reg:g}")
-        axes.set(title=f"{name}; grey: without reg", xlabel="place", ylim=(0, 1.6 * line.exact.max()))
+        # the legend is above all curves
+        highest = max(line.exact.max(), *(answers["on a line", name, reg].max() for reg in (SHOWN[0], SHOWN[-1])))
+        axes.set(title=f"{name}; grey: without reg", xlabel="place", ylim=(0, 1.2 * highest))
         axes.legend(fontsize=8, frameon=False, loc="upper center", ncols=2)
     left.set_ylabel("share of the mass")
     draw_excess(right, line, images, answers)

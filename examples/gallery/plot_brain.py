@@ -2,10 +2,10 @@
 The mean of six brains that nobody has registered
 =================================================
 
-Six people lie in a scanner, each in a place of their own, and their heads differ in size and proportions. What does the
-typical brain look like? The voxel-wise mean of scans that are not registered shows six brains on top of one another.
-The Wasserstein barycenter of the six shows one, with its folds. The grey matter is that of the template MNI152, the
-mean of 152 people, in the package nilearn; here it is stretched and moved as heads are, so that the answer is known.
+Six heads lie in a scanner, each somewhere else, and differ in size and proportions. (They are one real template, MNI152
+of the package nilearn, stretched and moved six times, so that the right answer is known.) What does the typical brain
+look like? The voxel-wise mean of scans that are not registered shows six brains on top of one another. The Wasserstein
+barycenter of the six shows one, with its folds. The template is the grey matter of 152 people, averaged.
 """
 
 import matplotlib.pyplot as plt
@@ -69,5 +69,5 @@ for place, (name, volume) in zip("MBT", volumes.items(), strict=True):
     panels[place].set_title(f"{name}\nmisplaced {misplaced[name]:.0%}", fontsize=10)
 for axes in panels.values():
     axes.set_axis_off()
-figure.suptitle("Grey matter in six heads, seen from the front, and three averages", fontsize=11)
+figure.suptitle("One template in six sizes and places, seen from the front, and three averages", fontsize=11)
 plt.show()

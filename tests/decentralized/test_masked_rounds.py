@@ -107,7 +107,8 @@ def test_gaussian_barycenters_have_masks_too():
 
 
 def test_debiased_barycenters_have_masks_too():
-    common = {"debias": True, "tol": 1e-9}
+    # with masks another method finds it, and the objective is flat: only a small tolerance tells where they meet
+    common = {"debias": True, "tol": 1e-11}
     masked, plain = run(**common), run(masks=False, **common)
     assert masked.status is plain.status is bm.Status.CONVERGED
     assert distance(masked, plain) <= 1e-9

@@ -128,7 +128,8 @@ def test_fixed_point_neither_overflows_nor_is_coarse(seed, nodes, size, data):
     limits = size * np.array([1.0, 1e-3, 7.0])
     fixed = FixedPoint.create(limits, float(weights.sum()) * (1 + 1e-9), nodes)
     values = weights[:, None] * limits * rng.uniform(-1.1, 1.1, (nodes, 3)).round(data.draw(st.integers(0, 3)))
-    words = sum(fixed.words(value, weight) for value, weight in zip(values, weights, strict=True))
+    bits = rng.integers(0, 2**64, (nodes, 3), dtype=np.uint64)
+    words = sum(fixed.words(*one) for one in zip(values, weights, bits, strict=True))
     most = weights[:, None] * limits
     exact = np.clip(values, -most, most).sum(axis=0)
     assert (np.abs(fixed.numbers(words) - exact) <= 0.5 * nodes / fixed.scale + 1e-12 * nodes * limits).all()
@@ -136,10 +137,36 @@ def test_fixed_point_neither_overflows_nor_is_coarse(seed, nodes, size, data):
     assert (limits * weights.sum() * fixed.scale >= 2.0**60).all()
 
 
+@given(seed=st.integers(0, 10**6), excess=st.integers(0, 40))
+@settings(max_examples=50)
+def test_sums_of_too_large_weights_are_right_modulo_the_size_of_words(seed, excess):
+    """They are linear in the weights, whatever total was claimed: no kink tells what a node weighs."""
+    rng = np.random.default_rng(seed)
+    fixed, none = FixedPoint.create(np.array([1.0, 50.0]), 3.0, 3), np.zeros(2, dtype=np.uint64)
+    values = rng.uniform(-1, 1, 2) * fixed.limits
+    weight = float(rng.integers(1, 4) << excess)
+    exact = [int(value) for value in np.rint(weight * values * fixed.scale)]
+    found = fixed.words(weight * values, weight, none)
+    assert found.tolist() == [value % 2**64 for value in exact]
+
+
+@given(seed=st.integers(0, 10**6), size=st.floats(1e-12, 1.0))
+@settings(max_examples=50)
+def test_words_have_no_zeros_where_doubles_end(seed, size):
+    rng = np.random.default_rng(seed)
+    fixed = FixedPoint.create(np.ones(400), 1.0, 1)
+    values = size * rng.uniform(0.5, 1.0, 400)
+    words = fixed.words(values, 1.0, rng.integers(0, 2**64, 400, dtype=np.uint64))
+    # in each of the last nine bits about half of the words have a one
+    ones = [int(np.count_nonzero(words >> np.uint64(bit) & np.uint64(1))) for bit in range(9)]
+    assert 130 < min(ones) <= max(ones) < 270
+    assert (np.abs(fixed.numbers(words) - values) <= 1 / fixed.scale + 2.0**-52 * values).all()
+
+
 def test_what_has_no_fixed_point():
     fixed = FixedPoint.create(np.ones(2), 3.0, 3)
     with pytest.raises(ValueError, match="not finite"):
-        fixed.words(np.array([0.0, np.nan]), 1.0)
+        fixed.words(np.array([0.0, np.nan]), 1.0, np.zeros(2, dtype=np.uint64))
     with pytest.raises(ValueError, match="positive"):
         FixedPoint.create(np.array([1.0, np.inf]), 3.0, 3)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from barymesh.errors import ConfigError, MeasureError, NetworkError, OptionError
 from barymesh.integrations.identity import SITES, Identity
-from barymesh.integrations.masked_star import new_coordinator, new_site
+from barymesh.integrations.masked_star import contribution_sums, new_coordinator, new_site
 from barymesh.integrations.star import StarOptions
 from barymesh.methods.orders import Order
 from barymesh.transport.keys import CurveKeyError
@@ -120,15 +120,32 @@ def test_a_site_uses_no_mask_again_from_an_old_copy_of_its_memory():
     assert not (deviated == last).any()
 
 
-@pytest.mark.parametrize("total", [3.0, 4.0, 60.0, 3e6])
-def test_a_coordinator_cannot_ask_whether_a_site_weighs_more_than_a_number(total):
+def test_a_coordinator_that_lies_about_the_weights_learns_the_same_sum():
+    """It may claim another total in each round. If sites cut what is too large for that, or refused it, the sum would
+    have a kink at the weight of each, and the slopes between two kinks would be the contributions of single sites."""
     options = replace(OPTIONS, weights="size")
     coordinator, sites = begun(options)
-    coordinator.advance([site.report(1, coordinator.target) for site in sites])
-    assert max(site.weight for site in sites) > 4.0
-    coordinator.target[-1] = total
-    for site in sites:
-        assert site.report(2, coordinator.target)["words"].size
+    while coordinator.round < 5:
+        coordinator.advance([site.report(coordinator.round, coordinator.target) for site in sites])
+    sums, target = contribution_sums(options, coordinator.method), coordinator.target.copy()
+    order = slice(coordinator.method.points, coordinator.method.down)
+    found = []
+    total = target[-1]
+    # nodes stay where they are: no step
+    target[order] = 0.0
+    for number, claimed in enumerate([total, *np.linspace(3.0, total, 12), 4 * total], start=5):
+        target[-1] = claimed
+        words = np.sum([site.report(number, target)["words"] for site in sites], axis=0, dtype=np.uint64)
+        assert words[sums.roll.stop] == len(sites)
+        # of 64 bits; where the claim is far too small the highest are lost
+        parts = words[sums.roll.stop + 3 :].view(np.int64) / sums.parts.scale
+        period = 2.0**64 / sums.parts.scale
+        honest = found[0] * total / claimed if found else parts
+        off = np.abs((parts - honest + period / 2) % period - period / 2)
+        assert (off <= 1e-9 * (1 + np.abs(honest))).all()
+        found.append(parts)
+    sizes = sorted(site.weight for site in sites)
+    assert 3.0 < sizes[-2] < sizes[-1] < total
 
 
 def test_a_server_cannot_put_its_own_keys_in_place_of_those_of_the_sites():

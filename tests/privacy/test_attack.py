@@ -73,12 +73,12 @@ class Attack:
             masked, words = algorithm.masked, sums.view(np.uint64).copy()
             target, roll = np.split(row[algorithm.private.stop :], [algorithm.method.down])
             moment = Round(row[tree.EPOCH], row[tree.ROOT], row[tree.STAMP], target, roll)
-            parts = [len(POINTS), len(POINTS), 4, len(POINTS), len(POINTS) ** 2]
+            parts = [len(POINTS), len(POINTS), 4]
             for other in self.colluders:
                 # the masks of the victim and the colluder, which the liar can compute
                 stream = _stream(self.masks._round_key(other, VICTIM, moment.digest), (1, 1, 1, *parts))
                 words[masked.roll.stop :] -= stream if other > VICTIM else -stream
-            sums = masked._parts.numbers(words[masked.roll.stop + 3 :])
+            sums = masked.parts.numbers(words[masked.roll.stop + 3 :])
         n = len(POINTS)
         # all weigh the same
         self.seen[row[tree.STAMP]] = (sums[n : 2 * n].copy(), sums[:n].copy())
@@ -138,6 +138,18 @@ def test_a_bound_on_how_far_targets_move_would_not_replace_masks(within):
     liar = (LIAR,)
     assert found(Attack(False, True, liar, within).victim_guesses()) > chance()
     assert found(Attack(True, True, liar, within).victim_guesses()) <= chance()
+
+
+@pytest.mark.parametrize(("reg", "sent"), [(REG, False), (1e-3, True)])
+def test_masked_sums_have_no_matrices_unless_reg_is_small(reg, sent):
+    """A sum of matrices, with dampings that a false root has chosen, shows the eigenvalues of single nodes."""
+    problem = Problem.create([bm.Empirical(RECORDS[:, None] + shift) for shift in (0, 0.1, 0.2)], POINTS, reg=reg)
+    nodes = Nodes.all_of(as_network("path", 3), problem.weights)
+    masked = build_algorithm("rounds", problem, nodes, masks=Masks.of_one_owner(3, 0, "rounds"))
+    plain = build_algorithm("rounds", problem, nodes)
+    n = len(POINTS)
+    assert plain.up == 2 * n + 4 + n + n * n
+    assert masked.method.up == (plain.up if sent else 2 * n + 4)
 
 
 def test_if_all_others_collude_nothing_hides_a_node():

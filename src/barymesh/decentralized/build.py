@@ -95,7 +95,8 @@ def build_algorithm(
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
         if masks is not None:
             require_reach(problem, WITHIN_LIMITS)
-        rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True)
+        matrices = masks is None or needs_rounds(problem)
+        rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True, matrices=matrices)
         rounds.name = method
         rounds.initial = None if start is None else start / problem.reg
         return SpanningTree(rounds, nodes, tol, masks)

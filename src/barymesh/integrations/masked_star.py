@@ -127,8 +127,9 @@ class MaskedSite(Site):
                 f"The coordinator says that all {sites} sites weigh {total:g} together, and each weighs 1 or more. It "
                 "is not to be trusted."
             )
-        # cut, and not refused: that would show whether this site weighs more than a number of the coordinator's choice
-        share = min(self.weight * sites / total, float(sites))
+        # neither cut nor refused if the total is too small: both would show which sites weigh more than a number of the
+        # coordinator's choice
+        share = self.weight * sites / total
         found = self.contribution(number, target)
         sums = contribution_sums(self.options, self.method)
         parts = [part[0] for part in found.parts]

@@ -37,6 +37,7 @@ from barymesh.methods.base import UNKNOWN_ERROR, Contribution
 from barymesh.methods.convergence import remaining_distance
 from barymesh.methods.orders import Report as Averages
 from barymesh.methods.rounds import Rounds
+from barymesh.methods.stages import needs_rounds
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -107,7 +108,8 @@ class StarOptions:
     def rounds(self, measure: Any, seed: int = 0) -> Rounds:
         """The method, with this measure as the only one."""
         problem = Problem.create([measure], self.points, reg=self.reg, seed=seed)
-        return Rounds(problem, ExactLogGradients(problem), self.sites, from_start=True)
+        matrices = not self.masks or needs_rounds(problem)
+        return Rounds(problem, ExactLogGradients(problem), self.sites, from_start=True, matrices=matrices)
 
 
 # the arrays that a site sends, by name

@@ -12,9 +12,9 @@ avg(W*_i(x_i)) / reg``, the root knows after every round
 **Newton's step.** A node's estimate answers to its potential by ``dh = (I - S_i) dx`` (response.py). With ``G_i = ((1 +
 damping) I - S_i + 1 p_i')^-1``, whose last term concerns constants only, a node moves to a target t by ``x_i += G_i (t
 - h_i)``, and the potentials sum to zero after that for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such
-as the last target: the averages of a matrix and of a vector. Where the matrices would be too large to send, a node
-moves to t by itself, in several Sinkhorn steps, and ``t = a - K d`` with the response K of the barycenter's
-self-transport in place of ``avg(G)^-1``.
+as the last target: the averages of a matrix and of a vector. Where the matrices would be too large to send, or would
+tell too much, a node moves to t by itself, in several Sinkhorn steps, and ``t = a - K d`` with the response K of the
+barycenter's self-transport in place of ``avg(G)^-1``.
 
 **The safeguard.** A step is kept if it lowers the bound ``merit - spread``, what the plain step would make of it, by a
 share of the spread. If not, the nodes go back, and take a shorter step, then the plain one, which passes always. So the
@@ -71,19 +71,21 @@ FEASIBLE = 1e-9
 class Rounds(Entropic, RoundMethod[EntropicState]):
     """The entropic barycenter in rounds; see ``Entropic`` for the work between rounds. ``from_start``: there is no
     other work, and all measures are used as they are known from the start. ``nodes``: how many the network has.
-    ``local_steps``: Newton's steps of a node in a round, at most; all but the first cost no message."""
+    ``local_steps``: Newton's steps of a node in a round, at most; all but the first cost no message. ``matrices``:
+    whether matrices may be sent. With masks they are only where reg is small, and hardly anything else converges: from
+    their sums, with dampings of its choice, a false root could tell nodes apart."""
 
     # of the contribution, after h and x: the value, the upper bound, the stage and its square
     SCALARS = 4
 
     def __init__(
         self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False,
-        local_steps: int = LOCAL_STEPS,
+        local_steps: int = LOCAL_STEPS, matrices: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(problem, log_gradients)
         self.in_rounds, self.local_steps = from_start, local_steps
         n = self.points
-        self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
+        self.newton = from_start and matrices and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
         self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
         self.down = n + len(Order)
         self.precise = slice(0, 2 * n + self.SCALARS)
@@ -337,8 +339,9 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         """Whether the last step is kept."""
         spread = float(state.base_spread[row])
         before, now = float(state.base_merit[row]) - spread, report.merit - report.spread
-        wanted, rounding = SHARE * min(spread, report.spread), ROUNDING * (1.0 + abs(now))
-        resolved = wanted > rounding or report.spread <= SPREADING * spread
+        fixed_point = FIXED_POINT * self.rounding
+        wanted, rounding = SHARE * min(spread, report.spread), ROUNDING * (1.0 + abs(now)) + fixed_point
+        resolved = wanted > rounding or report.spread <= SPREADING * max(spread, fixed_point)
         return resolved and now - before <= rounding - wanted
 
     def _step_back(self, state: RoundsState, row: int, phase: Phase, target: Floats) -> Answer:

@@ -12,6 +12,7 @@ Words = NDArray[np.uint64]
 
 # sums stay below 2^SUM_BITS in size; one bit is for the sign, and one for rounding
 SUM_BITS = 62
+MODULUS = 2.0**64
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +33,18 @@ class FixedPoint:
         # a power of 2: multiplication by it is exact
         return cls(limits, np.exp2(np.floor(SUM_BITS - np.log2(limits * total))))
 
-    def words(self, values: Floats, weight: float) -> Words:
-        """``values (size,)`` of a node of this weight. Larger ones than the limits are cut."""
+    def words(self, values: Floats, weight: float, low_bits: Words) -> Words:
+        """``values (size,)`` of a node of this weight. Larger ones than the limits are cut, which does not depend on
+        the weight; if the weight is more than was allowed for, the words are those of the sum modulo 2^64 all the same,
+        so nobody learns anything from sums with a false total. The digits that a large double does not have are
+        ``low_bits (size,)``, random ones: zeros would show those of smaller doubles in the sum."""
         if not np.isfinite(values).all():
             raise ValueError("numbers that are not finite have no fixed point")
         most = weight * self.limits
-        return np.rint(np.clip(values, -most, most) * self.scale).astype(np.int64).view(np.uint64)
+        whole = np.rint(np.clip(values, -most, most) * self.scale)
+        size = np.fmod(np.abs(whole), MODULUS).astype(np.uint64)
+        unknown = np.clip(np.log2(np.spacing(np.abs(whole))), 0, 63).astype(np.uint64)
+        return np.where(whole < 0, -size, size) + (low_bits & ((np.uint64(1) << unknown) - np.uint64(1)))
 
     def numbers(self, words: Words) -> Floats:
         """The sums that the ``words (size,)`` stand for."""

@@ -93,6 +93,12 @@ class Masks:
                 total -= stream
         return total
 
+    def low_bits(self, node: int, moment: Round, count: int) -> Words:
+        """``(count,)``: random words that the node alone can compute, the same in the same round."""
+        own = self._secrets[node].private_bytes_raw()
+        info = b"barymesh low bits 1" + moment.digest
+        return _stream(HKDF(SHA256(), length=32, salt=self._context, info=info).derive(own), (count,))
+
     def _round_key(self, node: int, partner: int, digest: bytes) -> bytes:
         pair = struct.pack("<qq", *sorted((node, partner)))
         info = b"barymesh masks 1" + pair + digest

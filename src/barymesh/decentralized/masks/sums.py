@@ -44,11 +44,11 @@ class MaskedSums:
         # errors are not weighed: every node counts
         self._weights = FixedPoint.create(np.ones(1), total, nodes)
         self._errors = FixedPoint.create(np.full(1, UNKNOWN_ERROR + 1e-9), float(nodes), nodes)
-        self._parts = FixedPoint.create(limits, total, nodes)
+        self.parts = FixedPoint.create(limits, total, nodes)
         self.roll = slice(0, nodes)
         self.up = nodes + len(SCALARS) + limits.size
         # each node rounds by half a unit, and the weights are relative to their average
-        self.rounding = float(1.0 / self._parts.scale[precise].min(initial=np.inf))
+        self.rounding = float(1.0 / self.parts.scale[precise].min(initial=np.inf))
         if self.rounding > COARSEST:
             raise OptionError(
                 f"With masks averages would be off by up to {self.rounding:.1g}, more than {COARSEST:g}: reg is too "
@@ -64,12 +64,13 @@ class MaskedSums:
     def report(self, masks: Masks, node: int, moment: Round, weight: float, error: float, parts: list[Floats]) -> Words:
         """``(up,)``: the contribution of a member, whose ``parts`` have not been multiplied by its weight."""
         words = self.presence(node, float(moment.roll[node]))
+        low_bits = masks.low_bits(node, moment, self.up - self.roll.stop)
         words[self.roll.stop :] = np.concatenate(
             [
                 np.ones(1, dtype=np.uint64),
-                self._weights.words(np.array([weight]), weight),
-                self._errors.words(np.array([error]), 1.0),
-                self._parts.words(weight * np.concatenate(parts), weight),
+                self._weights.words(np.array([weight]), weight, low_bits[1:2]),
+                self._errors.words(np.array([error]), 1.0, low_bits[2:3]),
+                self.parts.words(weight * np.concatenate(parts), weight, low_bits[3:]),
             ]
         )
         words[self.roll.stop :] += masks.mask(node, moment, (1,) * len(SCALARS) + tuple(part.size for part in parts))
@@ -94,4 +95,4 @@ class MaskedSums:
         weight, error = float(self._weights.numbers(weights)[0]), float(self._errors.numbers(errors)[0])
         if not weight > 0 or (declared is not None and not np.isclose(weight, declared[roll > 0].sum(), rtol=1e-9)):
             return None
-        return Total(self._parts.numbers(parts) / weight, weight, max(error, 0.0))
+        return Total(self.parts.numbers(parts) / weight, weight, max(error, 0.0))

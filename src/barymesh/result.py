@@ -358,8 +358,15 @@ class Result:
     def __copy__(self) -> Result:
         return replace(self)
 
-    def plot(self) -> Figure:
-        """A figure of the barycenter: a curve in 1-D, a picture on a 2-D grid, else a cloud of points.
+    def plot(self, *, inputs: bool = True) -> Figure:
+        """A figure of the barycenter: a curve in 1-D, a picture on a grid, dots at other points. Beyond two dimensions
+        it shows the first three coordinates, two at a time.
+
+        Parameters
+        ----------
+        inputs : bool, default=True
+            Whether a picture on a 2-D grid has up to eight of the measures beside it: images, and histograms on a grid.
+            Results from files do not know them; ``with_measures`` gives them again.
 
         Returns
         -------
@@ -368,7 +375,7 @@ class Result:
         """
         from barymesh.viz.plots import plot_result
 
-        return plot_result(self)
+        return plot_result(self, inputs=inputs)
 
     def animate(self, path: str | Path | None = None, *, frames: int | None = None, fps: int = 10) -> FuncAnimation:
         """The nodes of the network coming to agree, from ``snapshots``.

@@ -70,7 +70,7 @@ def table(path):
 def pictures_are_quick(monkeypatch):
     """Drawing takes far longer than these runs. The fixtures of the whole module, which come first, draw in earnest."""
     monkeypatch.setattr("barymesh.io.output._write_figure", lambda path, figure: path.write_bytes(b"a picture"))
-    monkeypatch.setattr("barymesh.viz.plots.plot_result", lambda result: None)
+    monkeypatch.setattr("barymesh.viz.plots.plot_result", lambda result, inputs: None)
     monkeypatch.setattr("barymesh.viz.plots.plot_history", lambda history: None)
     monkeypatch.setattr("barymesh.viz.comparison.plot_runs", lambda runs: None)
 

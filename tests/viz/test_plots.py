@@ -7,12 +7,16 @@ import io
 import re
 import subprocess
 import sys
+from itertools import combinations
 
 import numpy as np
 import pytest
 from PIL import Image as Pillow
 
 import barymesh as bm
+from barymesh.io.output import write_outputs, write_picture
+
+ORDINALS = ("first", "second", "third")
 
 
 def result_on(support, weights=None, measures=2):
@@ -157,33 +161,191 @@ def test_axes_of_very_different_length_still_give_a_readable_picture():
 
 
 @pytest.mark.parametrize("name", ["cloud in the plane", "cloud in space", "cloud in four dimensions"])
-def test_a_cloud_shows_every_point_by_its_first_two_coordinates(name):
+def test_a_cloud_shows_every_point_by_two_coordinates_at_a_time(name):
     result = result_on(SUPPORTS[name])
-    axes = result.plot().axes[0]
-    (dots,) = axes.collections
-    drawn = np.column_stack([dots.get_offsets(), dots.get_array()])
-    expected = np.column_stack([result.support.points[:, :2], result.weights])
-    np.testing.assert_allclose(drawn[np.argsort(drawn[:, 2])], expected)
+    *panels, bar = result.plot().axes
+    assert bar.get_ylabel() == "weight"
+    views = [(0, 1), (0, 2), (1, 2)] if result.support.dimension > 2 else [(0, 1)]
+    for axes, kept in zip(panels, views, strict=True):
+        (dots,) = axes.collections
+        drawn = np.column_stack([dots.get_offsets(), dots.get_array()])
+        expected = np.column_stack([result.support.points[:, kept], result.weights])
+        np.testing.assert_allclose(drawn[np.argsort(drawn[:, 2])], expected)
+        assert axes.get_xlabel() == f"{ORDINALS[kept[0]]} coordinate"
+        assert axes.get_ylabel() == f"{ORDINALS[kept[1]]} coordinate"
+        # one colour is one weight in all panels, and none at the end of the scale is none
+        assert dots.get_clim() == (0, result.weights.max())
+
+
+def test_coordinates_that_are_not_drawn_are_counted():
+    assert "the first 3 of 4 coordinates" in result_on(SUPPORTS["cloud in four dimensions"]).plot().get_suptitle()
+    assert "coordinates" not in result_on(SUPPORTS["cloud in space"]).plot().get_suptitle()
 
 
 def test_heavier_points_are_larger_and_drawn_over_lighter_ones():
     """Where coordinates that are not drawn make points coincide, the mass must not hide under empty points."""
-    weights = np.random.default_rng(2).random(36)
-    (dots,) = result_on(SUPPORTS["grid in four dimensions"], weights).plot().axes[0].collections
-    assert (np.diff(dots.get_sizes()) >= 0).all()
-    assert (np.diff(dots.get_array()) >= 0).all()
+    weights = np.random.default_rng(2).random(30)
+    (dots,) = result_on(SUPPORTS["cloud in space"], weights).plot().axes[0].collections
+    assert (np.diff(dots.get_sizes()) > 0).all()
+    assert (np.diff(dots.get_array()) > 0).all()
 
 
-def test_a_volume_is_summed_along_each_axis():
-    result = result_on(SUPPORTS["volume"])
+@pytest.mark.parametrize("name", ["cloud in the plane", "cloud in space"])
+def test_equal_weights_are_told_and_have_no_scale(name):
+    figure = result_on(SUPPORTS[name], np.ones(30)).plot()
+    picture_of(figure)
+    assert "30 points of equal weight" in (figure.get_suptitle() or figure.axes[0].get_title())
+    assert len(figure.axes) == (1 if name == "cloud in the plane" else 3)
+    for axes in figure.axes:
+        (dots,) = axes.collections
+        assert len(np.unique(dots.get_facecolor(), axis=0)) == 1
+
+
+def test_many_points_are_smaller_than_few():
+    few, many = (result_on(cloud(n, 2)).plot().axes[0].collections[0].get_sizes().max() for n in (20, 900))
+    assert many < few / 4
+
+
+@pytest.mark.parametrize("name", ["volume", "grid in four dimensions"])
+def test_a_volume_is_summed_over_the_coordinates_not_shown(name):
+    """On one scale, with names, so that places and weights can be read off."""
+    result = result_on(SUPPORTS[name])
     figure = result.plot()
-    assert len(figure.axes) == 3
-    for axis, axes in enumerate(figure.axes):
-        np.testing.assert_allclose(axes.images[0].get_array(), result.image.sum(axis=axis))
-        assert str(axis) in axes.get_title()
-        # a scale and names, so that a place can be read off
+    *panels, bar = figure.axes
+    planes = []
+    for axes, kept in zip(panels, [(0, 1), (0, 2), (1, 2)], strict=True):
+        planes.append(axes.images[0].get_array())
+        others = tuple(set(range(result.support.dimension)) - set(kept))
+        np.testing.assert_allclose(planes[-1], result.image.sum(axis=others))
         assert len(axes.get_xticks()) > 1
-        assert axes.get_xlabel() == ("third" if axis < 2 else "second") + " coordinate"
+        assert (axes.get_ylabel(), axes.get_xlabel()) == tuple(f"{ORDINALS[axis]} coordinate" for axis in kept)
+    assert bar.get_ylabel().startswith("weight, summed over the coordinate")
+    largest = max(plane.max() for plane in planes)
+    assert bar.get_ylim() == pytest.approx((0, largest))
+    assert all(axes.images[0].get_clim() == (0, largest) for axes in panels)
+
+
+# the measures beside their barycenter
+
+
+def mean_of(count, shape=(5, 7)):
+    """The barycenter of this many images, and they."""
+    images = np.random.default_rng(count).random((count, *shape))
+    return bm.barycenter(images, reg=1.0, tol=1e-2), images / images.sum(axis=(1, 2), keepdims=True)
+
+
+def shown_inputs(figure):
+    """The small pictures, by title."""
+    return {axes.get_title(): axes.images[0].get_array() for axes in figure.axes[1:] if axes.images}
+
+
+@pytest.mark.parametrize(("count", "chosen"), [(1, [0]), (3, [0, 1, 2]), (8, range(8)), (15, range(0, 15, 2))])
+def test_images_are_shown_beside_their_barycenter(count, chosen):
+    result, images = mean_of(count)
+    figure = result.plot()
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), result.image)
+    shown = shown_inputs(figure)
+    assert list(shown) == [f"measure {k}" for k in chosen]
+    for k in chosen:
+        np.testing.assert_allclose(shown[f"measure {k}"], images[k])
+    heading = figure.subfigs[0].get_suptitle()
+    assert heading == ("8 of the 15 measures" if count == 15 else "the measures")
+    picture_of(figure)
+    large, small = (axes.get_position() for axes in figure.axes[:2])
+    assert large.width > 2 * small.width * (figure.subfigs[0].bbox.width / figure.subfigs[1].bbox.width)
+
+
+def test_the_measures_are_left_out_when_asked_or_unknown(tmp_path):
+    result, images = mean_of(3)
+    loaded = bm.load(result.save(tmp_path / "mean.npz"))
+    for alone in (result.plot(inputs=False), loaded.plot()):
+        assert len(alone.axes) == 1
+        np.testing.assert_array_equal(alone.axes[0].images[0].get_array(), result.image)
+    given = loaded.with_measures([None, bm.Image(images[1]), None])
+    assert list(shown_inputs(given.plot())) == ["measure 1"]
+
+
+def test_histograms_on_a_grid_are_shown_by_their_labels():
+    support = bm.Support.regular((3, 4), [0, 0], [10, 20])
+    masses = np.random.default_rng(1).random((2, 12))
+    elsewhere = bm.Histogram(masses[1, :6], bm.Support.regular((2, 3), [0, 0], [10, 20]).points)
+    measures = [bm.Histogram(masses[0]), elsewhere, bm.Gaussian([5, 10], 1.0)]
+    measures[0].label, measures[1].label = "$north", "a label that is far too long"
+    figure = bm.barycenter(measures, support, reg=10.0, tol=1e-2).plot()
+    picture_of(figure)
+    north, long = shown_inputs(figure).items()
+    np.testing.assert_allclose(north[1], masses[0].reshape(3, 4) / masses[0].sum())
+    np.testing.assert_allclose(long[1], masses[1, :6].reshape(2, 3) / masses[1, :6].sum())
+    assert north[0] == "$north"
+    assert long[0].startswith("a label")
+    assert len(long[0]) < 20
+    assert figure.subfigs[0].get_suptitle() == "2 of the 3 measures"
+    # they have coordinates of their own, which the axes show
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("second coordinate", "first coordinate")
+    assert figure.axes[0].get_xlim()[1] > 20
+
+
+def test_samples_are_not_shown_beside_their_barycenter(rng):
+    result = bm.barycenter([rng.normal(size=(9, 2)), rng.normal(size=(9, 2))], bm.Support.regular((4, 4), -3, 3), reg=3)
+    (axes,) = result.plot().axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("second coordinate", "first coordinate")
+
+
+@pytest.mark.parametrize("inputs", [True, False])
+def test_places_in_images_are_rows_and_columns(inputs):
+    """Counted as in ``result.image``."""
+    result, _ = mean_of(2, (5, 7))
+    axes = result.plot(inputs=inputs).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("column", "row")
+    assert axes.images[0].get_extent() == [-0.5, 6.5, 4.5, -0.5]
+    assert all(float(tick).is_integer() for tick in (*axes.get_xticks(), *axes.get_yticks()))
+
+
+def test_images_with_coordinates_of_their_own_keep_them():
+    images = [bm.Image(np.eye(4), bm.Grid((4, 4), (0, 0), (30, 60))) for _ in range(2)]
+    axes = bm.barycenter(images, reg=100.0).plot().axes[0]
+    assert axes.images[0].get_extent() == [-10, 70, 35, -5]
+    named = bm.Support.regular((4, 4)).named(["depth (mm)", "width (mm)"])
+    axes = bm.barycenter(np.ones((2, 4, 4)), named, reg=1.0).plot().axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth (mm)", "width (mm)")
+
+
+@pytest.mark.parametrize(("write", "inputs"), [("the command line", True), ("a node", False)])
+def test_written_pictures_show_the_measures_except_that_of_a_node(tmp_path, write, inputs):
+    """Nodes of different organisations share theirs, so it must show nothing of their data."""
+    result, _ = mean_of(2)
+    if write == "a node":
+        write_picture(tmp_path, result)
+    else:
+        write_outputs(result, tmp_path)
+    expected = io.BytesIO()
+    result.plot(inputs=inputs).savefig(expected, format="png", dpi=150)
+    with Pillow.open(tmp_path / "barycenter.png") as written, Pillow.open(expected) as drawn:
+        np.testing.assert_array_equal(np.asarray(written), np.asarray(drawn))
+
+
+LAID_OUT = {
+    **{name: result_on(support) for name, support in SUPPORTS.items()},
+    **{f"{shape} volume": result_on(bm.Support.of_grid(bm.Grid.of_image(shape)))
+       for shape in [(12, 12, 12), (12, 12, 5), (40, 10, 8), (8, 10, 40)]},
+    **{f"{count} of {shape}": mean_of(count, shape)[0] for count in (2, 9) for shape in [(9, 9), (4, 16), (16, 4)]},
+    "equal weights": result_on(cloud(30, 3), np.ones(30)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_no_text_is_cut_off_or_written_over_another(name):
+    figure = LAID_OUT[name].plot()
+    picture_of(figure)
+    titles = [text for part in (figure, *figure.subfigs) for text in part.texts]
+    names = [text for axes in figure.axes for text in (axes.title, axes.xaxis.label, axes.yaxis.label)]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in titles + names if text.get_text()]
+    for text, box in boxes:
+        assert box.min.min() > -1, text
+        assert (box.max < figure.bbox.size + 1).all(), text
+    for (text, box), (other, its) in combinations(boxes, 2):
+        across, up = np.minimum(box.max, its.max) - np.maximum(box.min, its.min)
+        assert min(across, up) < 1, (text, other)
 
 
 def test_history_has_a_panel_for_every_column_but_the_first():
@@ -220,6 +382,22 @@ def test_html_holds_the_picture_and_the_numbers():
     for part in ("<table>", "7", "0.0125", "1.25e-06", "Converged", "alt="):
         assert part in html
     assert "http" not in html
+
+
+def test_html_shows_the_picture_first_then_the_main_numbers():
+    html = result_on(SUPPORTS["plane"])._repr_html_()
+    assert html.index("<img") < html.index("<table>")
+    rows = re.findall(r"<th[^>]*>([^<]+)</th>", html)
+    assert rows == ["message", "measures", "support", "reg", "value", "gap", "tv bound", "seconds"]
+
+
+def test_html_of_a_run_on_a_network_ends_with_its_history():
+    result = bm.barycenter(
+        [bm.Gaussian(k, 1.0) for k in range(3)], np.linspace(-3, 5, 9), reg=0.5, network="path", duration=2.0
+    )
+    parts = re.findall(r"<(?:img alt='[^']*'|table)", result._repr_html_())
+    assert parts == ["<img alt='the barycenter'", "<table", "<img alt='its history'"]
+    assert {"network", "messages", "bytes"} <= set(re.findall(r"<th[^>]*>([^<]+)</th>", result._repr_html_()))
 
 
 def test_html_escapes_text(monkeypatch):

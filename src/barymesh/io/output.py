@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,8 +56,9 @@ def write_comparison(results: Mapping[str, Result], summary: Mapping[str, Any], 
 
 
 def write_picture(folder: Path, result: Result) -> None:
-    """Draw the barycenter; a warning where what draws it is not installed."""
-    _write_figures(folder, {"picture": (PICTURE, result.plot)})
+    """Draw the barycenter without its measures, which others may not see; a warning where what draws it is not
+    installed."""
+    _write_figures(folder, {"picture": (PICTURE, partial(result.plot, inputs=False))})
 
 
 def write_weights(path: Path, result: Result) -> None:

@@ -17,9 +17,10 @@ from barymesh.extras import needs
 from barymesh.io.atomic import replacing, write_text
 from barymesh.metrics import total_variations
 from barymesh.subsample import evenly
+from barymesh.viz.cloud import CloudPicture
 from barymesh.viz.comparison import label_plainly
 from barymesh.viz.network_plot import draw_edges
-from barymesh.viz.plane import COLOURS, PlanePicture, axis_name
+from barymesh.viz.plane import PlanePicture, axis_name
 from barymesh.viz.plots import INK
 from barymesh.viz.theme import curve_scale
 
@@ -195,7 +196,7 @@ def _draw_curves(panel: Any, support: Support, shown: Floats, mean: Floats) -> U
     bold.set_label("their mean")
     axes.legend(loc="upper right", frameon=False, fontsize=9)
     axes.set_title("estimates of the nodes", fontsize=10)
-    axes.set_xlabel(axis_name(support, 0, "position"))
+    axes.set_xlabel(axis_name(support, 0))
     axes.set_ylabel(label)
     # a few sharp peaks are cut off, so that the other curves fill the panel
     axes.set_ylim(0, 1.1 * max(float(np.quantile(curves.max(axis=2), USUAL_PEAKS)), float(middle.max())))
@@ -235,30 +236,9 @@ def _draw_pictures(panel: Any, support: Support, nodes: NDArray[np.intp], shown:
 
 def _draw_cloud(panel: Any, support: Support, mean: Floats) -> Update:
     axes: Axes = panel.subplots()
-    largest = float(mean.max())
-    dots = axes.scatter(
-        support.points[:, 0],
-        support.points[:, 1],
-        c=mean[0],
-        cmap=f"{COLOURS}_r",
-        vmin=0,
-        vmax=largest,
-        edgecolors="0.4",
-        linewidths=0.3,
-    )
-    panel.colorbar(dots, ax=axes, label="weight")
+    picture = CloudPicture(axes, support, mean[0], largest=float(mean.max()))
+    panel.colorbar(picture.dots, ax=axes, label="weight")
     axes.set_title("mean estimate", fontsize=10)
-    axes.set_xlabel(axis_name(support, 0, "first coordinate"))
-    axes.set_ylabel(axis_name(support, 1, "second coordinate"))
-    axes.set_aspect("equal", adjustable="datalim")
     if support.dimension > 2:
         axes.text(0.02, 0.02, f"2 of {support.dimension} coordinates", transform=axes.transAxes, fontsize=8)
-
-    def update(frame: int) -> None:
-        # heavy points over light ones
-        order = np.argsort(mean[frame])
-        dots.set_offsets(support.points[order, :2])
-        dots.set_array(mean[frame][order])
-        dots.set_sizes(4 + 120 * mean[frame][order] / largest)
-
-    return update
+    return lambda frame: picture.show(mean[frame])

@@ -1,4 +1,4 @@
-"""Results, problems and networks in a notebook: a table beside a picture."""
+"""Results, problems and networks in a notebook: a picture with a table beside it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ if TYPE_CHECKING:
     from barymesh.result import Result
     from barymesh.viz.figure import Figure
 
-SHOWN = (
-    "message", "method", "network", "measures", "support", "support_reason", "reg", "value", "gap", "tv_bound", "tv",
-    "consensus", "feasibility", "iterations", "activations", "time", "messages", "bytes", "seconds",
-)  # fmt: skip
+# what a reader wants first; ``summary`` has all
+SHOWN = ("message", "measures", "support", "reg", "value", "gap", "tv_bound", "seconds")
+SHOWN_OF_RUN = ("network", "tv", "time", "messages", "bytes")
 # networks up to this size are shown with the facts that take long to compute
 SMALL = 200
 
 
 def result_as_html(result: Result) -> str:
-    """A self-contained fragment of HTML: the known numbers, the barycenter, and the history of a run on a network."""
+    """A self-contained fragment of HTML: the barycenter, its main numbers, and the history of a run on a network."""
     summary = result.summary()
-    facts = {name: summary[name] for name in SHOWN if summary.get(name) not in (None, "")}
-    if result.network is None:
-        facts = {name: value for name, value in facts.items() if name not in ("activations", "messages", "bytes")}
-        return _beside(facts, {"the barycenter": result.plot})
-    facts.pop("iterations")
-    return _beside(facts, {"the barycenter": result.plot, "its history": result.history.plot})
+    names: tuple[str, ...] = SHOWN
+    drawings: dict[str, Callable[[], Figure]] = {"the barycenter": result.plot}
+    if result.network is not None:
+        names += SHOWN_OF_RUN
+        drawings["its history"] = result.history.plot
+    return _beside({name: summary[name] for name in names if name in summary}, drawings)
 
 
 def problem_as_html(problem: Problem) -> str:
@@ -76,20 +75,22 @@ def network_as_html(network: Network) -> str:
 
 
 def _beside(facts: Mapping[str, object], drawings: Mapping[str, Callable[[], Figure]]) -> str:
-    """The facts as a table, beside the figures; without them, where what draws them is not installed."""
+    """The first figure, beside it the facts as a table, then the other figures: in a narrow place below one another.
+    Without figures, where what draws them is not installed."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{name.replace('_', ' ')}</th>"
         f"<td style='text-align:left;max-width:24em;white-space:normal'>{html.escape(_shown(value))}</td></tr>"
         for name, value in facts.items()
     )
     try:
-        pictures = "".join(
+        pictures = [
             f"<img alt='{name}' style='max-width:100%' src='data:image/png;base64,{_encoded(draw())}'>"
             for name, draw in drawings.items()
-        )
+        ]
     except MissingPackageError:
-        pictures = ""
-    return f"<div style='display:flex;gap:1em;align-items:center;flex-wrap:wrap'><table>{rows}</table>{pictures}</div>"
+        pictures = []
+    parts = [*pictures[:1], f"<table>{rows}</table>", *pictures[1:]]
+    return f"<div style='display:flex;gap:1em;align-items:center;flex-wrap:wrap'>{''.join(parts)}</div>"
 
 
 def _encoded(figure: Figure) -> str:

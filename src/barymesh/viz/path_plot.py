@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from barymesh.checks import whole_number
 from barymesh.extras import needs
 from barymesh.subsample import evenly
+from barymesh.viz.cloud import CloudPicture
 from barymesh.viz.figure import Figure
-from barymesh.viz.plane import COLOURS, PlanePicture, axis_name
+from barymesh.viz.plane import PlanePicture, axis_name
 from barymesh.viz.plots import INK
 from barymesh.viz.theme import curve_scale
 
@@ -46,7 +47,7 @@ def plot_path(results: Sequence[Result], weights: Floats) -> Figure:
             ends = {0.0: "first", 1.0: "last"}.get(float(share))
             colour = colormaps[PATH_COLOURS](0.92 * share)
             axes.plot(support.points[order, 0], scale * result.weights[order], color=colour, label=ends)
-        axes.set(xlabel=axis_name(support, 0, "position"), ylabel=label)
+        axes.set(xlabel=axis_name(support, 0), ylabel=label)
         axes.set_ylim(bottom=0)
         axes.legend(frameon=False)
         axes.set_title(f"{len(results)} barycenters of {weights.shape[1]} measures", fontsize=10)
@@ -96,24 +97,11 @@ def _drawing(axes: Axes, support: Support, masses: Floats) -> Draw:
         order = np.argsort(points[:, 0])
         scale, label = curve_scale(support)
         (curve,) = axes.plot(points[order, 0], scale * masses[0][order], color=INK)
-        axes.set(xlabel=axis_name(support, 0, "position"), ylabel=label, ylim=(0, 1.05 * scale * masses.max()))
+        axes.set(xlabel=axis_name(support, 0), ylabel=label, ylim=(0, 1.05 * scale * masses.max()))
         return lambda own: curve.set_ydata(scale * own[order])
     if grid is not None:
         return PlanePicture(axes, support, masses[0]).show
-    axes.set_xlabel(axis_name(support, 0, "first coordinate"))
-    axes.set_ylabel(axis_name(support, 1, "second coordinate"))
-    dots = axes.scatter(points[:, 0], points[:, 1], c=masses[0], cmap=f"{COLOURS}_r", edgecolors="0.4", linewidths=0.3)
-    axes.set_aspect("equal", adjustable="datalim")
-
-    def cloud(own: Floats) -> None:
-        # heavy points over light ones
-        order = np.argsort(own)
-        dots.set_offsets(points[order, :2])
-        dots.set_array(own[order])
-        dots.set_clim(0, float(own.max()))
-        dots.set_sizes(4 + 100 * own[order] / own.max())
-
-    return cloud
+    return CloudPicture(axes, support, masses[0]).show
 
 
 def _shares(weights: Floats) -> str:

@@ -36,8 +36,7 @@ class PlanePicture:
         half = np.where(steps > 0, steps, steps.max() or 1.0) / 2
         (low, left), (high, right) = lower - half, upper + half
         square = 1 / LARGEST_RATIO <= (high - low) / (right - left) <= LARGEST_RATIO
-        names = [axis_name(support, axis, f"{ORDINALS[axis]} coordinate") for axis in kept]
-        down, across = names
+        down, across = (axis_name(support, axis) for axis in kept)
         self.image = axes.imshow(
             self._plane(masses),
             cmap=COLOURS,
@@ -63,6 +62,8 @@ class PlanePicture:
         return np.asarray(plane.T if self.chart else plane)
 
 
-def axis_name(support: Support, axis: int, default: str) -> str:
+def axis_name(support: Support, axis: int) -> str:
     """What a coordinate is called: as in the data, if they had names."""
-    return default if support.names is None else support.names[axis]
+    if support.names is not None:
+        return support.names[axis]
+    return "position" if support.dimension == 1 else f"{ORDINALS[axis]} coordinate"

@@ -34,8 +34,8 @@ def bench(
 
     Writes latest.md (a page to read), latest.json and figures to the output folder, after every part, so that Ctrl-C
     keeps the parts that are finished. POT and OTT-JAX take part if they are installed (pip install -e
-    '.[bench]'). Close other programs while it runs; only network, growth and unregularised count
-    virtual time, and private counts none.
+    '.[bench]'). Close other programs while it runs; only network, methods, growth and unregularised
+    count virtual time, and private counts none.
 
     Examples:
 

@@ -17,7 +17,7 @@ from benchmarks.timing import seconds_of
 OURS = "barymesh"
 # seconds of one run are the least of so many, while they are short
 REPEATS, SHORT = 3, 0.5
-# an improvement by less than this share of the distance to the best known is none
+# an improvement on the run before by less than this share of the distance to the best known is none
 IMPROVEMENT = 0.02
 # so many runs in a row without an improvement are the end
 STALLS = 2
@@ -56,9 +56,9 @@ def course(prepare: Prepare, objective: Callable[[Floats], float], best: float, 
         reached = objective(found)
         if not math.isfinite(reached):
             break
-        lowest = min((row[1] for row in rows), default=math.inf)
-        improved = lowest - reached >= IMPROVEMENT * max(abs(reached - best), patience.least)
-        # once may be chance: not every step lowers the objective
+        # not on the lowest: a few iterations can be lucky, and many more are then worse on the way to the best
+        before = rows[-1][1] if rows else math.inf
+        improved = before - reached >= IMPROVEMENT * max(abs(reached - best), patience.least)
         stalls = 0 if improved else stalls + 1
         rows.append((seconds, reached, float(stalls == STALLS)))
         if stalls == STALLS:

@@ -1,11 +1,11 @@
 """Debiased barycenters: how long until the objective of the best other solver is reached.
 
 The same problems for all: handwritten digits on a grid of the unit square, squared Euclidean cost. Every solver runs
-anew with more and more iterations (the others twice as many each time, ours half as many again) until that lowers its
-objective by less than a fiftieth of its distance to the best known, twice in a row, or until {seconds:g} s are spent
-on it. Compiling does not count. The objective is that of the Sinkhorn divergence, computed afterwards from the
-weights; nothing in it depends on the solver. The best known is the least of all objectives that any of them reached, a
-long run of ours included.
+anew with more and more iterations (the others twice as many each time, ours half as many again) until that improves
+the objective of the run before by less than a fiftieth of its distance to the best known, twice in a row, or until
+{seconds:g} s are spent on it. Compiling does not count. The objective is that of the Sinkhorn divergence, computed
+afterwards from the weights; nothing in it depends on the solver. The best known is the least of all objectives that any
+of them reached, a long run of ours included.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ All solvers start at the same points (k-means++ among draws from all measures), 
 is the squared Euclidean distance. Two objectives: that of the regularised problem, with reg a hundredth of the median
 cost, for the solvers that regularise; and the average squared Wasserstein distance, computed exactly, for those that
 do not, where ours runs with reg a thousandth of the median cost. Every solver runs anew with more and more iterations
-until that lowers its objective by less than a fiftieth of its distance to the best known, twice in a row, or until
-{seconds:g} s are spent on it; one whose first four iterations would take three times as long is not run. Compiling
-does not count. Objectives are computed afterwards from the points alone. The best known is the least of all, a long run
-of ours included.
+until that improves the objective of the run before by less than a fiftieth of its distance to the best known, twice in
+a row, or until {seconds:g} s are spent on it; one whose first four iterations would take three times as long is not
+run. Compiling does not count. Objectives are computed afterwards from the points alone. The best known is the least of
+all, a long run of ours included.
 """
 
 from __future__ import annotations

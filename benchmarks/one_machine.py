@@ -1,11 +1,11 @@
 """Error against time on one machine: entropic and debiased barycenters by barymesh, POT and OTT-JAX.
 
 One problem for all: {count} handwritten digits of {side} x {side} pixels on a grid of the unit square, squared
-Euclidean cost, reg {reg:g}. Every solver runs anew with more and more iterations until that lowers its objective by
-less than a fiftieth of its distance to the best known, twice in a row, or until {seconds:g} s are spent on it. All
-take turns three times, and the fastest run with the same iterations counts. Compiling does not. The error is the
-objective above the best known: the least that any of them reached, a long run of ours included. The objective is
-computed afterwards from the weights, so nothing in it depends on the solver. A mark is one run.
+Euclidean cost, reg {reg:g}. Every solver runs anew with more and more iterations until that improves the objective of
+the run before by less than a fiftieth of its distance to the best known, twice in a row, or until {seconds:g} s are
+spent on it. All take turns three times, and the fastest run with the same iterations counts. Compiling does not. The
+error is the objective above the best known: the least that any of them reached, a long run of ours included. The
+objective is computed afterwards from the weights, so nothing in it depends on the solver. A mark is one run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks.contestants import OTHERS, Task
 from benchmarks.courses import COLOURS, OURS, Patience, Prepare, compared, course
 from benchmarks.debiased import ACCURACY, LEAST, STEPS, Case
 from benchmarks.images import Floats, digits, source
+from benchmarks.labels import label_ends
 from benchmarks.parts import Part, Row, Table
 from benchmarks.tables import in_line
 
@@ -137,16 +138,20 @@ def faster(one: Floats, two: Floats) -> Floats:
 
 
 def draw(axes: Any, courses: dict[str, Courses]) -> None:
-    """Two panels that share their scales; each curve has its name at its end."""
+    """Two panels, one above the other, that share their scales; each curve has its name at its end."""
     figure = axes.figure
     axes.remove()
-    for panel, (kind, found) in zip(figure.subplots(1, 2, sharey=True, sharex=True), courses.items(), strict=True):
+    panels = figure.subplots(2, 1, sharey=True, sharex=True)
+    for panel, (kind, found) in zip(panels, courses.items(), strict=True):
         for name, colour in zip(NAMES, COLOURS, strict=False):
             if name in found:
                 seconds, above = found[name][:, 0], np.maximum(found[name][:, 1], LEAST)
-                panel.loglog(seconds, above, "o-", ms=3, color=colour, lw=3 if name == OURS else 1.3, label=name)
-        panel.set(title=kind, xlabel="seconds")
+                panel.loglog(seconds, above, "o-", ms=3, color=colour, lw=3 if name == OURS else 1.3)
+        panel.set_title(kind)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(alpha=0.25)
-    figure.axes[0].set_ylabel("objective above the best known")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    panels[1].set_xlabel("seconds")
+    figure.supylabel("objective above the best known", fontsize="medium")
+    figure.get_layout_engine().execute(figure)
+    for panel, found in zip(panels, courses.values(), strict=True):
+        label_ends(panel, [name for name in NAMES if name in found])

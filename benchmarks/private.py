@@ -5,14 +5,14 @@ The truth is the barycenter of the distributions themselves, known in closed for
 of the means and the mean of the deviations. The errors are Wasserstein distances from it, so it does not matter whether
 a method returns points or a histogram: W1, the mean distance by which mass must be moved, and W2, the root of the mean
 square, in which a little mass that is far away counts much. Delta is {delta:g}; figures are medians of {seeds} seeds.
-Every method counts with the best of its settings, chosen by that error, for which nobody pays with privacy; so all
-figures are a little too good.
+Every method counts with the best of its settings, chosen by that error, which costs no privacy here, so all figures
+are slightly optimistic.
 
 The methods do not trust the same people. With *ours* every node adds noise to its own histogram, and nobody is trusted.
-*Output perturbation* (Gu et al. 2025, benchmarks/rivals/output_perturbation.py says what of the paper could be had)
-trusts a curator who has all records, and adds noise once, to the points of the barycenter. Its noise is that of the
-paper's bound, or *sharp*: the least that is proven to be enough on a line. *At every node*: each perturbs the sorted
-points of its own records, sharply, and their mean is the barycenter; nobody is trusted then, as with ours.
+*Output perturbation* (Gu et al. 2025, benchmarks/rivals/output_perturbation.py says which parts of the paper were
+available) trusts a curator who has all records, and adds noise once, to the points of the barycenter. Its noise is that
+of the paper's bound, or *sharp*: the least that is proven to be enough on a line. *At every node*: each perturbs the
+sorted points of its own records, sharply, and their mean is the barycenter; nobody is trusted then, as with ours.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ NAMES = (
     "simulation",
     "event_loop",
     "network",
+    "methods",
     "masks",
     "unregularised",
     "private",

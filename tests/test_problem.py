@@ -49,6 +49,21 @@ def test_strange_reg(reg):
     refused(RegularisationError, ["reg is", "positive finite"], PAIR, LINE, reg=reg)
 
 
+def test_reg_may_not_be_lost_beside_the_costs():
+    """Where costs over reg come near to what stands for log 0, values and certificates would be wrong."""
+    pixels = np.zeros((2, 20, 20))
+    pixels[0, 3, 4] = pixels[1, 15, 9] = 1.0
+    message = ["reg is 1e-11", "1e-10 of the largest cost", "or more"]
+    refused(RegularisationError, message, pixels, reg=1e-11)
+    # the barycenter of two points lies half way, at a quarter of their squared distance from both
+    found = bm.barycenter(pixels, reg=1e-9)
+    centre = found.support.points[pixels[0].argmax()] / 2 + found.support.points[pixels[1].argmax()] / 2
+    apart = np.square(found.support.points - centre).sum(axis=1).min()
+    right = np.square(found.support.points[pixels[0].argmax()] - centre).sum() + apart
+    assert found.value == pytest.approx(right, abs=1e-6)
+    assert 0 <= found.gap < 1e-12
+
+
 @pytest.mark.parametrize("reg", [1, np.float32(0.5), np.int64(2), 0.25])
 def test_good_reg(reg):
     assert bm.Problem.create(PAIR, LINE, reg=reg).reg == float(reg)

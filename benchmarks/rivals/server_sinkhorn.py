@@ -1,5 +1,5 @@
-"""Iterative Bregman projections with a server (Kroshnin et al. 2019, arXiv 1901.08686): the floor of what a synchronous
-method can do, since the server is one hop from all.
+"""Plain iterative Bregman projections with a server (Kroshnin et al. 2019, arXiv 1901.08686): what the unaccelerated
+iteration takes when everybody is one hop away.
 
 In units of reg, an iteration is
 

@@ -108,7 +108,7 @@ class Result:
     >>> float(result.support.points[result.weights.argmax(), 0])
     1.0
     >>> result.message
-    'Converged: the nodes agree to the tolerance.'
+    'Converged: the tolerance was reached.'
     """
 
     weights: Floats

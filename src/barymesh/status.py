@@ -15,7 +15,7 @@ class Status(Enum):
     'Stopped at the end of the duration, before reaching the tolerance.'
     """
 
-    CONVERGED = "Converged: the nodes agree to the tolerance."
+    CONVERGED = "Converged: the tolerance was reached."
     STATIONARY = "Converged to a stationary point: no small change is better, though another measure may be."
     MAX_ITERATIONS = "Stopped at the largest number of iterations allowed, before reaching the tolerance."
     OUT_OF_TIME = "Stopped at the end of the duration, before reaching the tolerance."

@@ -6,13 +6,16 @@ import shutil
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from barymesh.core import kernels as compiled
 from barymesh.errors import NumericalError
-from benchmarks import exact, free_support, gradients, images, kernels
+from benchmarks import courses, exact, free_support, gradients, images, kernels
 from benchmarks.cases import SolverCase
 from benchmarks.contestants import ACCURACY, OTHERS, OURS, compete, least_count
+from benchmarks.labels import apart
 
 
 @pytest.fixture
@@ -78,6 +81,33 @@ def test_a_solver_that_stalls_is_not_counted_as_accurate():
     assert least_count(error_of, 100, 0.95)[0] is None
     assert len(tried) <= 4
     assert least_count(lambda count: float("inf"), 100, 0.95)[0] is None
+
+
+# objectives above the best known, by iterations
+LUCKY = {5: 2.1e-4, 8: 3.6e-4, 13: 2.2e-4, 21: 1.4e-4, 34: 8.4e-5, 55: 4.5e-5, 88: 2e-5, 141: 7.6e-6, 226: 2.1e-6}
+STALLED = {5: 6e-4, 8: 3e-4, 13: 2.3e-4, 21: 1.95e-4, 34: 1.94e-4, 55: 2.1e-4, 88: 2.2e-4, 141: 2.4e-4, 226: 2.6e-4}
+
+
+@pytest.mark.parametrize(("made_up", "runs"), [(LUCKY, 9), (STALLED, 6)])
+def test_a_course_ends_where_more_iterations_do_not_help_and_not_after_a_lucky_start(made_up, runs, monkeypatch):
+    monkeypatch.setattr(courses, "MOST", 226)
+    found = courses.course(
+        lambda count: lambda: np.array(made_up[count]), float, 0.0, courses.Patience(5, 1.6, 60.0, 1e-11)
+    )
+    assert found[:, 1].tolist() == list(made_up.values())[:runs]
+    assert found[:, 2].any() == (made_up is STALLED)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_labels_keep_their_order_and_do_not_collide(places):
+    found = apart(places, 0.1)
+    assert found.min() >= -1e-9
+    assert found.max() <= 1 + 1e-9
+    assert (np.diff(np.sort(found)) >= 0.1 - 1e-9).all()
+    assert all(found[i] < found[j] for i, one in enumerate(places) for j, two in enumerate(places) if one < two)
+    # those that are alone stay where they are
+    if len(places) == 1:
+        assert found.tolist() == places
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import barymesh as bm
 from barymesh.dashboard.folder import FolderSource
 from barymesh.dashboard.live import GROWING, LIVE, RECORDING, LiveFile
 from barymesh.dashboard.scene import NodeState, thinned
-from barymesh.io.output import write_comparison, write_outputs
+from barymesh.io.output import RESULT, write_comparison, write_outputs
 
 GRID = np.linspace(-3, 3, 20)
 MEASURES = [bm.Gaussian(mean, 0.4) for mean in np.linspace(-1, 1, 6)]
@@ -288,6 +288,23 @@ def test_methods_compared_are_shown_together(tmp_path):
     over = source.recording()
     assert not over.newest.running
     assert len(over.runs["sinkhorn"]["time"]) == 3
+
+
+def test_of_runs_that_have_nothing_to_do_with_each_other_the_newest_is_shown(tmp_path):
+    """As the commands of the README leave them in one folder: an exact run, and one on a network."""
+    measures = [bm.Gaussian(mean, 0.5) for mean in (-1, 0, 1)]
+    options = {"support": np.linspace(-3, 3, 20), "reg": 0.2, "progress": False}
+    write_outputs(bm.barycenter(measures, **options), tmp_path / "mean")
+    source = FolderSource(tmp_path)
+    alone = source.recording()
+    assert alone.title == FolderSource(tmp_path / "mean").recording().title
+    assert "Also" not in alone.newest.status
+    write_outputs(bm.barycenter(measures, network="cycle", duration=5.0, **options), tmp_path / "network")
+    os.utime(tmp_path / "mean" / RESULT, (1, 1))
+    both = source.recording()
+    assert both.title == FolderSource(tmp_path / "network").recording().title
+    assert both.newest.status.endswith("(Also in this folder: mean.)")
+    assert list(both.runs) == list(FolderSource(tmp_path / "network").recording().runs)
 
 
 def test_thinning_keeps_the_ends():

@@ -28,6 +28,7 @@ from barymesh.dashboard.scene import (
 )
 from barymesh.errors import FileError
 from barymesh.io.output import RESULT
+from barymesh.method_names import NETWORK_METHODS
 from barymesh.metrics import total_variations
 from barymesh.record import NodeState
 from barymesh.result import Result
@@ -44,7 +45,8 @@ NOTHING = (0, 0)
 
 
 class FolderSource:
-    """The run in ``folder``; if there is none, those in the folders inside it, as ``barymesh compare`` makes them."""
+    """The run in ``folder``. If there is none: those in the folders inside it with the names of methods, as ``barymesh
+    compare`` makes them, or else the newest of those inside."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,9 +64,11 @@ class FolderSource:
             return alone
         inside = sorted(path for path in self.folder.iterdir() if path.is_dir()) if self.folder.is_dir() else []
         runs = {path.name: run for path in inside if (run := self._run(path)) is not None}
+        methods = {name: run for name, run in runs.items() if name in NETWORK_METHODS}
         if runs:
             self._seen = True
-            return _compared(self.folder, runs, self._newest(runs))
+            newest = self._newest(methods or runs)
+            return _compared(self.folder, methods, newest) if methods else _one_of(runs, newest)
         status = NO_RESULT if self._seen else f"No run has begun in {self.folder} yet."
         return Recording(_title(self.folder, ""), [Scene(status, running=False)])
 
@@ -233,6 +237,15 @@ def _phase(run: Recording) -> str:
     if not run.newest.running:
         return "is over"
     return "is at work" if _has_data(run) else "waits"
+
+
+def _one_of(runs: Mapping[str, Recording], newest: str) -> Recording:
+    """The newest of several runs that have nothing to do with each other, which are named."""
+    chosen, others = runs[newest], [name for name in runs if name != newest]
+    if not others:
+        return chosen
+    last = replace(chosen.newest, status=f"{chosen.newest.status} (Also in this folder: {', '.join(others)}.)")
+    return replace(chosen, scenes=[*chosen.scenes[:-1], last])
 
 
 def _compared(folder: Path, runs: Mapping[str, Recording], newest: str) -> Recording:

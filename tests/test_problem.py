@@ -55,6 +55,8 @@ def test_reg_may_not_be_lost_beside_the_costs():
     pixels[0, 3, 4] = pixels[1, 15, 9] = 1.0
     message = ["reg is 1e-11", "1e-10 of the largest cost", "or more"]
     refused(RegularisationError, message, pixels, reg=1e-11)
+    refused(RegularisationError, message, pixels, reg=1e-11, debias=True)
+    refused(RegularisationError, message, pixels, reg=1e-11, network="complete")
     # the barycenter of two points lies half way, at a quarter of their squared distance from both
     found = bm.barycenter(pixels, reg=1e-9)
     centre = found.support.points[pixels[0].argmax()] / 2 + found.support.points[pixels[1].argmax()] / 2

@@ -64,8 +64,6 @@ DRAWS = 256
 # a support that misses more of the measures' mass than this was probably meant to be elsewhere; a single measure with
 # more than that of its mass farther away than the support is long is probably in other units
 MUCH_OUTSIDE, MUCH_OF_ONE = 0.1, 0.5
-# reg may not be below this share of the largest cost on the support
-LEAST_REG = 1e-10
 # arrays of the size (measures, support) that a solve holds at once, the acceleration's history counted as half
 ARRAYS_HELD = 12
 
@@ -225,8 +223,6 @@ class Problem:
                     "relative_reg (on the command line --relative)."
                 )
             problem = replace(problem, reg=absolute)
-        if free is None and any(lives_on(problem.support, measure) for measure in problem.measures):
-            _check_reg(problem)
         problem.warn_of_support()
         return problem
 
@@ -486,17 +482,6 @@ class Problem:
     def work(self) -> Work:
         """What an iteration of the exact solver takes; as text, with what can be done about it."""
         return work(self.atoms, self.support, self.cost)
-
-
-def _check_reg(problem: Problem) -> None:
-    """RegularisationError if reg is so small that differences of costs, in units of it, come near to what stands for
-    the logarithm of 0 in histograms and images."""
-    least = LEAST_REG * support_cost(problem)
-    if problem.reg < least:
-        raise RegularisationError(
-            f"reg is {problem.reg:g}, less than {LEAST_REG:g} of the largest cost on the support: masses that small "
-            f"cannot be told from 0. Give a reg of {least:.2g} or more; far above that the result no longer changes."
-        )
 
 
 def support_cost(problem: Problem) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from barymesh.core import kernels
+from barymesh.errors import RegularisationError
 from barymesh.measures.base import Atoms
 from barymesh.oracle.base import Floats, Indices, Oracle
 from barymesh.oracle.gibbs import axis_exponents, padded
@@ -17,6 +18,8 @@ CHUNK_RANGE = 670.0
 # the long chunks are right as long as mass moves by no more than this share of the grid; they are checked
 USUAL_MOVE = 0.25
 LN2, LOG2_E = 0.6931471805599453, 1.4426950408889634
+# no cost over reg may be larger: -1e12 stands for log 0 in the compiled code
+LARGEST_EXPONENT = 1e10
 # numbers worked on together by the safe kernel
 GROUP_NUMBERS = 4096
 
@@ -71,6 +74,14 @@ class GridOracle(Oracle):
         width = grid.shape[-1]
         self.padded_position = self.position // width * padded(width) + self.position % width
         exponents = axis_exponents(support, grid, form, reg)
+        largest = sum(float(k.max()) for k in exponents)
+        if largest > LARGEST_EXPONENT:
+            least = reg * largest / LARGEST_EXPONENT
+            raise RegularisationError(
+                f"reg is {reg:g}, less than {1 / LARGEST_EXPONENT:g} of the largest cost, {reg * largest:.3g}: masses that "
+                f"small cannot be told from 0. Give a reg of {least:.2g} or more; already far above that the result "
+                "hardly changes."
+            )
         self.to_atoms = SeparableKernel(exponents, dtype)
         self.to_support = SeparableKernel([np.ascontiguousarray(k.T) for k in exponents], dtype)
         self.scratch = np.array([self.size, _largest_intermediate(support.shape, grid.shape), self.atom_count])

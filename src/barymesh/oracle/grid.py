@@ -78,9 +78,9 @@ class GridOracle(Oracle):
         if largest > LARGEST_EXPONENT:
             least = reg * largest / LARGEST_EXPONENT
             raise RegularisationError(
-                f"reg is {reg:g}, less than {1 / LARGEST_EXPONENT:g} of the largest cost, {reg * largest:.3g}: masses that "
-                f"small cannot be told from 0. Give a reg of {least:.2g} or more; already far above that the result "
-                "hardly changes."
+                f"reg is {reg:g}, less than {1 / LARGEST_EXPONENT:g} of the largest cost, {reg * largest:.3g}: masses "
+                f"that small cannot be told from 0. Give a reg of {least:.2g} or more; already far above that the "
+                "result hardly changes."
             )
         self.to_atoms = SeparableKernel(exponents, dtype)
         self.to_support = SeparableKernel([np.ascontiguousarray(k.T) for k in exponents], dtype)

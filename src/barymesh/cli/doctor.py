@@ -110,7 +110,7 @@ def _guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
 
 def _installation() -> Iterator[Finding]:
     yield Finding("platform", Severity.FINE, f"{platform.platform()}, {platform.machine()}")
-    place = Path(__file__).parent
+    place = Path(__file__).parents[1]
     known = _installed()
     if known is None:
         yield Finding(

@@ -23,7 +23,7 @@ WAITING = (
     "peers/test_attacks", "peers/test_faults", "dashboard/test_browser", "engines/test_conformance",
     "engines/test_ray", "engines/test_ray_shards", "engines/test_objectives", "engines/test_streams",
     "engines/test_small_machines", "cli/test_peers", "peers/test_lung",
-    "peers/test_masks", "deploy/test_docker", "engines/test_processes", "engines/test_runtime",
+    "peers/test_masks", "peers/test_kinds", "deploy/test_docker", "engines/test_processes", "engines/test_runtime",
     "engines/test_result_fields", "peers/test_members", "transport/test_access", "transport/test_sockets",
     "cli/test_dashboard", "dashboard/test_peers_source", "peers/test_check", "peers/test_node",
     "transport/test_hostile_neighbours", "io/test_slot_file",

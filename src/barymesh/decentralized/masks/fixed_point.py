@@ -36,7 +36,7 @@ class FixedPoint:
     def words(self, values: Floats, weight: float, low_bits: Words) -> Words:
         """``values (size,)`` of a node of this weight. Larger ones than the limits are cut, which does not depend on
         the weight; if the weight is more than was allowed for, the words are those of the sum modulo 2^64 all the same,
-        so nobody learns anything from sums with a false total. The digits that a large double does not have are
+        so sums with a false total tell no more than those with the true one. The digits that a large double lacks are
         ``low_bits (size,)``, random ones: zeros would show those of smaller doubles in the sum."""
         if not np.isfinite(values).all():
             raise ValueError("numbers that are not finite have no fixed point")

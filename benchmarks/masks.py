@@ -19,8 +19,7 @@ from barymesh.decentralized.masks.round import Round
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.engines.simulate import simulate
 from barymesh.exact.reference import exact_reference
-from barymesh.gradients.logarithmic import ExactLogGradients
-from barymesh.methods.rounds import Rounds
+from barymesh.methods.chosen_rounds import chosen_rounds
 from barymesh.network import as_network
 from barymesh.options import RunOptions
 from benchmarks.parts import Part, Row, Table
@@ -126,4 +125,4 @@ def report(partners: int, points: int, say: Callable[[str], None]) -> Row:
 def numbers_of(points: int, nodes: int) -> int:
     """How many numbers a contribution has."""
     problem = gaussians(nodes, points=points, order=2)
-    return Rounds(problem, ExactLogGradients(problem), nodes, from_start=True, matrices=False).up
+    return chosen_rounds(problem, nodes, masked=True).up

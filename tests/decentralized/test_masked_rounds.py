@@ -68,7 +68,7 @@ def test_free_supports_have_masks_too(weights):
     rng = np.random.default_rng(0)
     clouds = [rng.normal(shift, 0.5, (15, 2)) for shift in (-1, 0, 1)]
     support = bm.FreeSupport(3, weights=weights, reach=5.0)
-    common = {"measures": clouds, "support": support, "reg": 0.05, "network": "path", "tol": 1e-3}
+    common = {"measures": clouds, "support": support, "reg": 0.05, "network": "path", "tol": 1e-10}
     masked, plain = run(**common), run(masks=False, **common)
     assert masked.status is plain.status is bm.Status.STATIONARY
     np.testing.assert_allclose(masked.support.points, plain.support.points, atol=1e-9)

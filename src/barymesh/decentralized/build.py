@@ -23,6 +23,7 @@ from barymesh.gradients.batch_size import BatchSize, GrowingBatch
 from barymesh.gradients.logarithmic import BestLogGradients, ExactLogGradients, GrowingLogGradients, LogGradients
 from barymesh.gradients.plain import ExactGradients, Gradients, SampledGradients
 from barymesh.method_names import DEBIASED_METHODS, NETWORK_METHODS, WITHOUT_STEP
+from barymesh.methods.chosen_rounds import chosen_rounds
 from barymesh.methods.debiased import DebiasedRounds
 from barymesh.methods.entropic import WITHIN_LIMITS, require_reach
 from barymesh.methods.free_support import FreeSupportMethod
@@ -80,11 +81,11 @@ def build_algorithm(
                 "Sums are masked in fixed point, and all nodes must know how large their numbers can be: give the free "
                 "support a reach, the largest coordinate of any measure, such as reach=10."
             )
-        return SpanningTree(FreeSupportMethod(problem), nodes, tol, masks)
+        return SpanningTree(FreeSupportMethod(problem, masked=masks is not None), nodes, tol, masks)
     if problem.debias and method not in DEBIASED_METHODS:
         raise OptionError(f"{method} finds the entropic barycenter only; leave out debias.")
-    kind = DebiasedRounds if problem.debias else Rounds
     if method == "sinkhorn":
+        kind = DebiasedRounds if problem.debias else Rounds
         logarithmic = _log_gradients(batch, problem)
         careful = logarithmic.final and needs_rounds(problem)
         sinkhorn = kind(problem, logarithmic, nodes.size, from_start=careful)
@@ -95,8 +96,7 @@ def build_algorithm(
             raise OptionError(f"rounds uses all that is known of the measures; leave batch={batch!r} out.")
         if masks is not None:
             require_reach(problem, WITHIN_LIMITS)
-        matrices = masks is None or needs_rounds(problem)
-        rounds = kind(problem, ExactLogGradients(problem), nodes.size, from_start=True, matrices=matrices)
+        rounds = chosen_rounds(problem, nodes.size, masked=masks is not None)
         rounds.name = method
         rounds.initial = None if start is None else start / problem.reg
         return SpanningTree(rounds, nodes, tol, masks)

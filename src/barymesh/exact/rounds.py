@@ -10,21 +10,12 @@ from numpy.typing import NDArray
 
 from barymesh.exact.nodes import NodeGroup
 from barymesh.exact.solver import Iteration, Solution, log_normalised
-from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.interrupt import interruptible
-from barymesh.methods.debiased import DebiasedRounds
 from barymesh.methods.rounds import Rounds
-from barymesh.problem import Problem
 from barymesh.status import Status
 
 Floats = NDArray[np.float64]
 Watch = Callable[[Iteration], bool | None]
-
-
-def chosen_rounds(problem: Problem, count: int) -> Rounds:
-    """The method ``"rounds"`` for so many nodes in all, of which the measures may be elsewhere."""
-    kind = DebiasedRounds if problem.debias else Rounds
-    return kind(problem, ExactLogGradients(problem), count, from_start=True)
 
 
 def solve_rounds(

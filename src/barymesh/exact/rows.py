@@ -12,9 +12,9 @@ from barymesh.core import kernels
 from barymesh.exact.certificate import NodeBounds, node_bounds
 from barymesh.exact.coarser import coarser_problem, extended
 from barymesh.exact.nodes import Ahead, Evaluation, Floats, Indices, NodeGroup, RoundSums
-from barymesh.exact.rounds import chosen_rounds
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.methods.base import Contribution, RoundMethod
+from barymesh.methods.chosen_rounds import chosen_rounds
 from barymesh.methods.free_support import FreeSupportMethod
 from barymesh.methods.rounds import Rounds
 from barymesh.oracle.atoms import AtomOracle

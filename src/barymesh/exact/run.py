@@ -14,12 +14,13 @@ from barymesh.exact.certified import certified_result
 from barymesh.exact.coarse import coarse_start
 from barymesh.exact.debiased import solve_debiased
 from barymesh.exact.nodes import NodeGroup
-from barymesh.exact.rounds import chosen_rounds, solve_rounds
+from barymesh.exact.rounds import solve_rounds
 from barymesh.exact.rows import Rows
 from barymesh.exact.small_reg import LOOK, STAGE_ERROR, solve_small_reg
 from barymesh.exact.solver import Iteration, Solution, solve
 from barymesh.exact.start import start_potentials
 from barymesh.history import History
+from barymesh.methods.chosen_rounds import chosen_rounds
 from barymesh.methods.debiasing import Debiasing, debiasing_of
 from barymesh.methods.stages import needs_rounds
 from barymesh.problem import Problem

@@ -31,13 +31,12 @@ from barymesh.errors import (
     SupportError,
     WeightError,
 )
-from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.measures.absent import Absent
 from barymesh.methods.base import UNKNOWN_ERROR, Contribution
+from barymesh.methods.chosen_rounds import chosen_rounds
 from barymesh.methods.convergence import remaining_distance
 from barymesh.methods.orders import Report as Averages
 from barymesh.methods.rounds import Rounds
-from barymesh.methods.stages import needs_rounds
 from barymesh.problem import Problem
 from barymesh.result import Result
 from barymesh.status import Status
@@ -108,8 +107,7 @@ class StarOptions:
     def rounds(self, measure: Any, seed: int = 0) -> Rounds:
         """The method, with this measure as the only one."""
         problem = Problem.create([measure], self.points, reg=self.reg, seed=seed)
-        matrices = not self.masks or needs_rounds(problem)
-        return Rounds(problem, ExactLogGradients(problem), self.sites, from_start=True, matrices=matrices)
+        return chosen_rounds(problem, self.sites, masked=self.masks)
 
 
 # the arrays that a site sends, by name
@@ -223,7 +221,7 @@ class Coordinator:
         self.round += 1
         found = np.clip(answer.target, *self.method.target_bounds())
         if answer.finished or self.round >= self.options.max_rounds:
-            self.result = self._result(self.method.report(average), found, consensus, answer.finished)
+            self.result = self._result(self.method.report(average, target=target), found, consensus, answer.finished)
         return np.asarray(found)
 
     def _enough(self, left: float) -> bool:

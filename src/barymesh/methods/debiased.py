@@ -57,11 +57,8 @@ class DebiasedState(RoundsState):
 class DebiasedRounds(Rounds):
     """The debiased barycenter, with and without rounds; arguments as for ``Rounds``."""
 
-    def __init__(
-        self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False,
-        matrices: bool = True,
-    ) -> None:  # fmt: skip
-        super().__init__(problem, log_gradients, nodes, from_start=from_start, matrices=matrices)
+    def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
+        super().__init__(problem, log_gradients, nodes, from_start=from_start)
         self.debiasing = Debiasing(problem)
 
     def start(self, count: int) -> DebiasedState:

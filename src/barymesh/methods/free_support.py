@@ -18,6 +18,10 @@ the last step of the weights went beyond the lowest place on its way, these step
 weights, if they are learned, are optimal for these points, which the certificate shows: no others would gain more than
 ``a avg(x) - min avg(x)``. With several starts the one with the lowest objective is kept.
 
+**With masks** a node solves its transport to the last digits whatever the target says, and contributes zeros where it
+cannot, as in solved_rounds.py: so the sums are the objective and its gradient, at points and weights of the root's
+choice.
+
 **The start** is given, or made by the root (support/free.py) of averages: every contribution has the node's mean and
 mean squares, coordinate by coordinate. They are also the unit in which moves are measured.
 """
@@ -37,7 +41,7 @@ from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.methods.entropic import REACH
 from barymesh.methods.self_transport import SelfTransport
-from barymesh.methods.sinkhorn import solved
+from barymesh.methods.sinkhorn import ROUNDED, solved
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.oracle.moving import MovingOracle
 from barymesh.problem import Problem
@@ -46,6 +50,8 @@ from barymesh.support.free import normal_draws
 
 # a node's steps to uniform weights in a round, at most, and for the certificate
 STEPS, LAST_STEPS = 20, 100
+# and with masks, where only transports that are solved are told of
+MASKED_STEPS = 300
 # its distance from them that is close enough: at first, and as a share of the last move of the points
 FIRST_ACCURACY, ACCURACY, LAST_ACCURACY = 1e-2, 0.1, 1e-12
 # what the steps of learned weights are multiplied by after steps that raised the objective, and after others
@@ -124,14 +130,17 @@ class FreeTarget:
 class FreeSupportMethod(RoundMethod[FreeSupportState]):
     """Points that move. The measures of the problem are those of the nodes, in the order of their rows, and perhaps
     others that nodes change to. ``drawn``: for a root that may have draws from all measures, among which the points
-    start: ``drawn(shares, start)`` has so many of each."""
+    start: ``drawn(shares, start)`` has so many of each. ``masked``: only solved transports are contributed."""
 
     name = "free_support"
     final = True
     in_rounds = True
 
-    def __init__(self, problem: Problem, *, drawn: Callable[[NDArray[np.int64], int], Floats] | None = None) -> None:
+    def __init__(
+        self, problem: Problem, *, drawn: Callable[[NDArray[np.int64], int], Floats] | None = None, masked: bool = False
+    ) -> None:
         assert problem.free is not None
+        self.masked = masked
         self.problem, self.free, self.reg, self.drawn = problem, problem.free, problem.reg, drawn
         self.n, self.d = problem.support.points.shape
         # projections and x; the objective's dual, the upper bound; means and mean squares
@@ -203,6 +212,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         x = state.x[rows]
         certify = order[FreeOrder.CERTIFY] > 0
         accuracy, steps = (LAST_ACCURACY, LAST_STEPS) if certify else (float(order[FreeOrder.ACCURACY]), STEPS)
+        if self.masked:
+            accuracy, steps = LAST_ACCURACY, MASKED_STEPS
         x = solved(oracle, x, log_a, accuracy, steps)
         x -= x @ a[:, None]
         state.x[rows] = x
@@ -212,6 +223,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         places = np.where(np.isfinite(places), places, target.points)
         state.projections[rows], state.points[rows] = places.reshape(rows.size, -1), target.points.ravel()
         state.error[rows] = np.minimum(np.abs(np.exp(state.h[rows]) - a).sum(axis=1), UNKNOWN_ERROR)
+        if self.masked:
+            state.error[rows[~(state.error[rows] <= ROUNDED)]] = UNKNOWN_ERROR
         state.upper[rows], state.valid[rows] = 0.0, True
         if certify:
             certified = self.problem.placed(target.points)
@@ -232,8 +245,11 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     def _contribution(self, state: FreeSupportState, rows: Indices) -> Contribution:
         scalars = np.stack([state.value[rows], state.upper[rows]], axis=1)
-        parts = (state.projections[rows], state.x[rows], scalars, self.moments[state.measure[rows]])
-        return Contribution(parts, state.error[rows])
+        parts = [state.projections[rows], state.x[rows], scalars]
+        if self.masked:
+            solved = state.error[rows, None] < UNKNOWN_ERROR
+            parts = [np.where(solved, part, 0.0) for part in parts]
+        return Contribution((*parts, self.moments[state.measure[rows]]), state.error[rows])
 
     # the root
 
@@ -248,6 +264,11 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             state.best[row], state.tried[row], state.moves[row] = np.inf, 0, 0
             return self._answer(self._begin(centre, spread, 0))
         last = self._read(target)
+        if self.masked and error >= UNKNOWN_ERROR:
+            # a node has not solved its transport: it goes on
+            order = last.order.copy()
+            order[FreeOrder.RESET] = 0.0
+            return self._answer(replace(last, order=order))
         a, number = np.exp(last.log_weights), int(last.order[FreeOrder.START])
         # potentials count up to constants, so that of the average is left out too
         objective = float(a @ drift - value)

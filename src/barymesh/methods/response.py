@@ -18,6 +18,7 @@ from barymesh.problem import Problem
 
 # costs that are kept, in numbers; others are computed again each time
 KEPT = 4_000_000
+ALL = slice(None)
 
 
 class Response:
@@ -30,13 +31,8 @@ class Response:
     def inverse(self, measure: int, x: Floats, reg: float, damping: float) -> Floats:
         """``((1 + damping) I - S + 1 p')^-1 (n, n)`` at ``x = lam/reg (n,)``. The last term makes constants, to which h
         does not answer, a mode like the others."""
-        weights = self.problem.atoms[measure].weights
-        exponents = x[:, None] - self._cost(measure) / reg
-        exponents -= exponents.max(axis=0)
-        shares = np.exp(exponents)
-        sums = shares.sum(axis=0)
-        shares /= sums
-        exponents += np.log(weights / sums)
+        exponents, shares, sums = _shares(x, self._cost(measure), reg)
+        exponents += np.log(self.problem.atoms[measure].weights / sums)
         top = exponents.max(axis=1, keepdims=True)
         rows = np.exp(exponents - top)
         totals = rows.sum(axis=1, keepdims=True)
@@ -46,15 +42,38 @@ class Response:
         matrix[np.diag_indices(x.size)] += 1.0 + damping
         return np.linalg.inv(matrix)
 
-    def _cost(self, measure: int) -> Floats:
-        """``c (n, N)`` between the support and the atoms of a measure."""
-        found = self._costs.get(measure)
-        if found is None:
-            atoms, cost = self.problem.atoms[measure], self.problem.cost
-            if cost.matrix_given is not None:
-                found = cost.matrix(self.problem.support.points, atoms.table)[:, atoms.index]
-            else:
-                found = cost.matrix(self.problem.support.points, atoms.points)
-            if sum(one.size for one in self._costs.values()) + found.size <= KEPT:
-                self._costs[measure] = found
+    def products(self, measure: int, x: Floats, reg: float) -> Floats:
+        """``sum_y mu(y) P(l, y) P(k, y) (n, n)`` at ``x = lam/reg (n,)``, which is ``diag(p) S``."""
+        weights, most = self.problem.atoms[measure].weights, max(KEPT // x.size, 1)
+        found = np.zeros((x.size, x.size))
+        for start in range(0, weights.size, most):
+            some = slice(start, start + most)
+            _, shares, _ = _shares(x, self._cost(measure, some), reg)
+            found += (shares * weights[some]) @ shares.T
         return found
+
+    def _cost(self, measure: int, some: slice = ALL) -> Floats:
+        """``c (n, N)`` between the support and ``some`` atoms of a measure, all by default."""
+        found = self._costs.get(measure)
+        if found is not None:
+            return found[:, some]
+        atoms, cost = self.problem.atoms[measure], self.problem.cost
+        if cost.matrix_given is not None:
+            found = cost.matrix(self.problem.support.points, atoms.table)[:, atoms.index[some]]
+        else:
+            found = cost.matrix(self.problem.support.points, atoms.points[some])
+        whole = found.shape[1] == atoms.weights.size
+        if whole and sum(one.size for one in self._costs.values()) + found.size <= KEPT:
+            self._costs[measure] = found
+        return found
+
+
+def _shares(x: Floats, costs: Floats, reg: float) -> tuple[Floats, Floats, Floats]:
+    """``x - c/reg (n, N)`` less its largest number in each column, the shares P, and the sums (N,) that these were
+    divided by."""
+    exponents = x[:, None] - costs / reg
+    exponents -= exponents.max(axis=0)
+    shares = np.exp(exponents)
+    sums = shares.sum(axis=0)
+    shares /= sums
+    return exponents, shares, sums

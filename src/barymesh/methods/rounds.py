@@ -12,9 +12,9 @@ avg(W*_i(x_i)) / reg``, the root knows after every round
 **Newton's step.** A node's estimate answers to its potential by ``dh = (I - S_i) dx`` (response.py). With ``G_i = ((1 +
 damping) I - S_i + 1 p_i')^-1``, whose last term concerns constants only, a node moves to a target t by ``x_i += G_i (t
 - h_i)``, and the potentials sum to zero after that for ``t = s + avg(G)^-1 avg(G_i (h_i - s) - x_i)`` with any s, such
-as the last target: the averages of a matrix and of a vector. Where the matrices would be too large to send, or would
-tell too much, a node moves to t by itself, in several Sinkhorn steps, and ``t = a - K d`` with the response K of the
-barycenter's self-transport in place of ``avg(G)^-1``.
+as the last target: the averages of a matrix and of a vector. Where the matrices would be too large to send, a node
+moves to t by itself, in several Sinkhorn steps, and ``t = a - K d`` with the response K of the barycenter's
+self-transport in place of ``avg(G)^-1``.
 
 **The safeguard.** A step is kept if it lowers the bound ``merit - spread``, what the plain step would make of it, by a
 share of the spread. If not, the nodes go back, and take a shorter step, then the plain one, which passes always. So the
@@ -71,27 +71,35 @@ FEASIBLE = 1e-9
 class Rounds(Entropic, RoundMethod[EntropicState]):
     """The entropic barycenter in rounds; see ``Entropic`` for the work between rounds. ``from_start``: there is no
     other work, and all measures are used as they are known from the start. ``nodes``: how many the network has.
-    ``local_steps``: Newton's steps of a node in a round, at most; all but the first cost no message. ``matrices``:
-    whether matrices may be sent. With masks they are only where reg is small, and hardly anything else converges: from
-    their sums, with dampings of its choice, a false root could tell nodes apart."""
+    ``local_steps``: Newton's steps of a node in a round, at most; all but the first cost no message."""
 
-    # of the contribution, after h and x: the value, the upper bound, the stage and its square
-    SCALARS = 4
+    # a contribution has so many vectors, h and x, and numbers: the value, the upper bound, the stage and its square
+    VECTORS, SCALARS = 2, 4
 
     def __init__(
         self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False,
-        local_steps: int = LOCAL_STEPS, matrices: bool = True,
+        local_steps: int = LOCAL_STEPS,
     ) -> None:  # fmt: skip
         super().__init__(problem, log_gradients)
         self.in_rounds, self.local_steps = from_start, local_steps
         n = self.points
-        self.newton = from_start and matrices and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
-        self.up = 2 * n + self.SCALARS + (n + n * n if self.newton else 0)
+        self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
+        self.precise = slice(0, self.VECTORS * n + self.SCALARS)
+        self.up = self.precise.stop + (self.newton_columns if self.newton else 0)
         self.down = n + len(Order)
-        self.precise = slice(0, 2 * n + self.SCALARS)
-        lowered = from_start and needs_rounds(problem)
+        lowered = from_start and self.lowers_reg(problem)
         self.regs = stages(problem.reg, support_cost(problem)) if lowered else [problem.reg]
-        self.transports = Transports(problem, self.regs, self.newton)
+        self.transports = Transports(problem, self.regs)
+
+    @staticmethod
+    def lowers_reg(problem: Problem) -> bool:
+        """Whether to begin with a larger reg."""
+        return needs_rounds(problem)
+
+    @property
+    def newton_columns(self) -> int:
+        """The numbers that a contribution ends with where matrices are sent: those of a vector and of a matrix."""
+        return self.points + self.points**2
 
     @property
     def last_stage(self) -> int:
@@ -137,7 +145,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             base_drift=vectors(), value=numbers(), upper=numbers(), base_merit=numbers(), base_spread=numbers(),
             counted=numbers(), damping=numbers(DAMPING), base_damping=numbers(DAMPING),
             origin=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
-            stage=np.full(count, first), valid=np.zeros(count, dtype=bool),
+            length=np.ones(count), stage=np.full(count, first), valid=np.zeros(count, dtype=bool),
             phase=np.zeros(count, dtype=np.int64), kept=np.zeros(count, dtype=np.int64),
             base_stage=np.full(count, first), certified=np.full((count, n), np.nan),
         )  # fmt: skip
@@ -209,7 +217,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         x = state.base[row].copy()
         move = t - state.base_h[row]
         if order[Order.CERTIFY] > 0:
-            x = self.transports.solved(measure, stage, x, t)
+            x, _ = self.transports.solved(measure, stage, x, t)
         elif order[Order.PLAIN] > 0:
             x += move
         elif order[Order.LENGTH] > 0 and self.newton:
@@ -318,13 +326,20 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + FIXED_POINT * self.rounding
         return max(report.upper - lower, 0.0) + rounding
 
-    def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
-        """What the root learns from the ``average (up,)`` of the contributions; ``offset``: what the potentials are to
-        sum to."""
+    def report(self, average: Floats, offset: Floats | float = 0.0, target: Floats | None = None) -> Report:
+        """What the root learns from the ``average (up,)`` of the contributions to its last ``target (down,)``;
+        ``offset``: what the potentials are to sum to."""
         n = self.points
         mean, drift, rest = average[:n], average[n : 2 * n] - offset, average[2 * n :]
         (value, upper, stage, _), rest = rest[: self.SCALARS], rest[self.SCALARS :]
         matrix = rest[n:].reshape(n, n) if self.newton else np.empty((0, 0))
+        move = rest[:n] + offset if self.newton else rest[:n]
+        return self.judged(mean, drift, float(value), float(upper), round(float(stage)), move, matrix)
+
+    def judged(
+        self, mean: Floats, drift: Floats, value: float, upper: float, stage: int, move: Floats, matrix: Floats
+    ) -> Report:
+        """A report of these averages, the ``value`` that of the dual function, with what follows from them."""
         log_q = mean - drift
         with np.errstate(over="ignore", invalid="ignore"):
             top = log_q.max()
@@ -332,8 +347,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             q = np.exp(log_q)
             spread = max(float(q @ (log_q - mean)), 0.0)
             merit = float(value - q @ drift)
-        move = rest[:n] + offset if self.newton else rest[:n]
-        return Report(mean, drift - q @ drift, float(upper), round(float(stage)), move, matrix, log_q, spread, merit)
+        return Report(mean, drift - q @ drift, upper, stage, move, matrix, log_q, spread, merit)
 
     def _is_good(self, state: RoundsState, row: int, report: Report) -> bool:
         """Whether the last step is kept."""

@@ -18,11 +18,12 @@ or takes Sinkhorn's, which never lowers D.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from barymesh.core import kernels
-from barymesh.methods.base import Floats
-from barymesh.oracle.moving import MovingOracle
+from barymesh.methods.base import Floats, Indices
 
 # the differences that a node remembers
 DEPTH = 6
@@ -34,15 +35,28 @@ SLOW = 0.3
 DAMPING, RELIEF, RISE, LEAST_DAMPING, MOST_DAMPING = 1e-2, 10.0, 10.0, 1e-8, 1.0
 # what rounding may have done to a node's dual function, as a share of it
 ROUNDING = 1e-13
+# nothing but rounding is left where an error below this has not shrunk to the share in so many evaluations
+ROUNDED, SHRUNK, PATIENCE = 1e-9, 0.9, 8
 # keeps the small system of the acceleration regular
 RIDGE = 1e-10
 # stands for the square root of a mass that is too small to divide by
 LEAST_ROOT = 1e-150
 
 
-def solved(oracle: MovingOracle, x: Floats, log_a: Floats, accuracy: float, most: int) -> Floats:
+class Transported(Protocol):
+    """The dual functions of some nodes, and how they answer to potentials."""
+
+    def evaluate(self, x: Floats, nodes: Indices) -> tuple[Floats, Floats]:
+        """``W* (b,)`` and ``log p(x) (b, n)`` at ``x (b, n)``, in units of reg."""
+
+    def products(self, x: Floats, nodes: Indices) -> Floats:
+        """``(b, n, n)``: the sums of ``mu(y) P(l, y) P(k, y)`` over the atoms, with the shares P of the points in an
+        atom."""
+
+
+def solved(oracle: Transported, x: Floats, log_a: Floats, accuracy: float, most: int) -> Floats:
     """The potentials ``x (b, n)`` of all nodes of the oracle after steps until ``|p_i(x_i) - a|_1 <= accuracy``, or
-    after ``most`` evaluations."""
+    nothing but rounding is left, or after ``most`` evaluations."""
     a = np.exp(log_a)
     x, rows = x.copy(), np.arange(len(x))
     nodes = [_Node(log_a) for _ in rows]
@@ -52,7 +66,7 @@ def solved(oracle: MovingOracle, x: Floats, log_a: Floats, accuracy: float, most
         errors = np.abs(np.exp(h) - a).sum(axis=1)
         for k, row in enumerate(rows):
             nodes[row].judge(x[row], h[k], float(dual[k]), float(errors[k]))
-        going = np.array([nodes[row].fell or nodes[row].error > accuracy for row in rows])
+        going = np.array([nodes[row].goes_on(accuracy) for row in rows])
         rows = rows[going]
         if rows.size == 0:
             break
@@ -80,6 +94,7 @@ class _Node:
         self.dual, self.error, self.damping = -np.inf, np.inf, DAMPING
         self.x = self.h = self.root = np.empty(0)
         self.fell = self.slow = self.unfactored = False
+        self.least, self.fruitless = np.inf, 0
         self.matrix: Floats | None = None
         self.factor = np.empty((0, 0))
         self.last: tuple[Floats, Floats] | None = None
@@ -98,6 +113,15 @@ class _Node:
             return
         self.slow = error > SLOW * self.error
         self.x, self.h, self.dual, self.error = x.copy(), h, dual, error
+
+    def goes_on(self, accuracy: float) -> bool:
+        """Whether another step may come closer."""
+        if self.error <= SHRUNK * self.least:
+            self.least, self.fruitless = self.error, 0
+        else:
+            self.fruitless += 1
+        rounded = self.error <= ROUNDED and self.fruitless >= PATIENCE
+        return not rounded and (self.fell or self.error > accuracy)
 
     def precondition(self, products: Floats) -> None:
         """Newton's steps from now on, with the ``products (n, n)`` of the shares at x."""

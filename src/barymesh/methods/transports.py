@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from barymesh.methods.base import Floats
+from barymesh.methods.base import Floats, Indices
 from barymesh.methods.response import Response
 from barymesh.methods.self_transport import SelfTransport
+from barymesh.methods.sinkhorn import solved
 from barymesh.oracle.base import Oracle
 from barymesh.oracle.groups import build_oracle
 from barymesh.problem import Problem
@@ -19,16 +20,17 @@ LOCAL_STEPS, LOCAL_LEFT, SHORTENED, TRIALS = 3, 0.01, 0.3, 3
 LEAST_DAMPING = 1e-8
 # Sinkhorn steps of a node to a target: at most so many, each so long, until this share of the distance is left
 STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
-# steps for the certificate, and the distance that is close enough
-LAST_STEPS, LAST_DISTANCE = 100, 1e-14
+# evaluations for a transport that is solved to the last digits, and the distance that is close enough
+LAST_STEPS, LAST_DISTANCE = 300, 1e-14
+_ONE = np.zeros(1, dtype=np.intp)
 
 
 class Transports:
     """The transports of the measures of a problem, with the regularisations ``regs``, of which the last is the
-    problem's. ``by_newton``: the support is small enough for Newton's steps."""
+    problem's."""
 
-    def __init__(self, problem: Problem, regs: list[float], by_newton: bool) -> None:
-        self.problem, self.regs, self.by_newton = problem, regs, by_newton
+    def __init__(self, problem: Problem, regs: list[float]) -> None:
+        self.problem, self.regs = problem, regs
         self.response = Response(problem)
         self._oracles: dict[int, Oracle] = {}
         self._self_transports: dict[int, SelfTransport] = {}
@@ -99,33 +101,26 @@ class Transports:
             x = x + RELAXATION * move
         return x
 
-    def solved(self, measure: int, stage: int, x: Floats, t: Floats) -> Floats:
-        """``x`` with ``log p(x) = t`` up to constants, as closely as can be: Newton's steps where the support is small
-        and they raise the dual of the transport to exp(t), else Sinkhorn's."""
-        oracle, one = self.oracle(stage), np.array([measure])
-        q = np.exp(t - t.max())
-        q /= q.sum()
+    def solved(self, measure: int, stage: int, x: Floats, t: Floats) -> tuple[Floats, float]:
+        """``x`` with ``log p(x) = t`` up to constants, as closely as can be (sinkhorn.py), and the distance in L1 of
+        p(x) from exp(t) that is left."""
+        log_p = t - t.max()
+        log_p -= np.log(np.exp(log_p).sum())
+        own = _Own(self.oracle(stage), self.response, measure, self.regs[stage])
+        x = solved(own, x[None], log_p, LAST_DISTANCE, LAST_STEPS)[0]
+        h = own.evaluate(x[None], _ONE)[1][0]
+        # where there is next to no mass, this step alone is exact
+        return x + log_p - h, float(np.abs(np.exp(h) - np.exp(log_p)).sum())
 
-        def evaluated(x: Floats) -> tuple[float, Floats]:
-            value, h = oracle.evaluate(x[None], one)
-            move = t - h[0]
-            return float(q @ x - value[0]), move - q @ move
 
-        dual, move = evaluated(x)
-        for _ in range(LAST_STEPS):
-            if np.abs(q * np.expm1(np.clip(-move, -1.0, 1.0))).sum() <= LAST_DISTANCE:
-                break
-            if self.by_newton:
-                inverse = self.response.inverse(measure, x, self.regs[stage], LEAST_DAMPING)
-                tried = x + inverse @ move
-                higher, rest = evaluated(tried)
-                if higher >= dual and q @ rest**2 < q @ move**2:
-                    x, dual, move = tried, higher, rest
-                    continue
-            tried = x + move
-            higher, rest = evaluated(tried)
-            if not q @ rest**2 < q @ move**2:
-                # nothing but rounding is left
-                break
-            x, dual, move = tried, higher, rest
-        return x
+class _Own:
+    """The transport of one measure, as sinkhorn.py wants it."""
+
+    def __init__(self, oracle: Oracle, response: Response, measure: int, reg: float) -> None:
+        self.oracle, self.response, self.measure, self.reg = oracle, response, measure, reg
+
+    def evaluate(self, x: Floats, nodes: Indices) -> tuple[Floats, Floats]:
+        return self.oracle.evaluate(x, np.full(len(nodes), self.measure))
+
+    def products(self, x: Floats, nodes: Indices) -> Floats:
+        return np.array([self.response.products(self.measure, one, self.reg) for one in x])

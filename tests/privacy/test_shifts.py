@@ -1,0 +1,185 @@
+"""Where the records of a node are cannot be read from masked sums, whatever the root asks for.
+
+For squared distances: shift the records of every node such that the weighted mean of all stays where it is. Then no sum
+changes, at any targets, in any order; but for one constant in the objective. So two worlds in which the records of a
+hospital are elsewhere look the same to the root, and no attack tells one from the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import barymesh as bm
+from barymesh.integrations.masked_star import MaskedSite, contribution_sums, weight_sums
+from barymesh.integrations.star import StarOptions
+from barymesh.methods.bures import Bures
+from barymesh.methods.chosen_rounds import chosen_rounds
+from barymesh.methods.free_support import FreeOrder, FreeSupportMethod
+from barymesh.methods.orders import Order
+from barymesh.problem import Problem
+from tests.integrations.test_masked_star import identities
+
+SEEDS = st.integers(0, 10**6)
+
+
+def worlds(rng, dimension):
+    """Weights, the records of some nodes, and others that are shifted such that the mean of all stays."""
+    count = int(rng.integers(2, 5))
+    weights = rng.uniform(1, 5, count)
+    records = [rng.normal(rng.uniform(-1, 1), 0.5, (int(rng.integers(2, 12)), dimension)) for _ in range(count)]
+    shifts = rng.uniform(-1, 1, (count, dimension))
+    shifts -= weights @ shifts / weights.sum()
+    return weights, records, [some + shift for some, shift in zip(records, shifts, strict=True)]
+
+
+def answers(method, weights, targets):
+    """``(k, up)``: the averages of the contributions to the targets, one after the other."""
+    count = len(weights)
+    state, rows, yes = method.start(count), np.arange(count), np.ones(count, dtype=bool)
+    found = []
+    for target in targets:
+        told = method.respond(state, rows, np.tile(target, (count, 1)), yes, yes)
+        found.append(np.concatenate([weights @ part / weights.sum() for part in told.parts]))
+    return np.array(found)
+
+
+def lies(method, rng, rounds, size):
+    """Targets that a root chooses as it likes, after the first, which has nothing in it."""
+    targets = [np.zeros(method.down)]
+    for _ in range(rounds):
+        chosen = {
+            Order.ACCEPTED: float(rng.random() < 0.7),
+            Order.LENGTH: rng.random(),
+            Order.PLAIN: float(rng.random() < 0.4),
+            Order.DAMPING: 10 ** rng.uniform(-3, 1),
+            Order.STAGE: float(rng.integers(0, method.last_stage + 1)),
+            Order.CERTIFY: float(rng.random() < 0.2),
+        }
+        targets.append(method._answer(size * rng.normal(size=method.points), chosen).target)
+    return targets
+
+
+def apart(one, other):
+    """By how much two sequences of answers differ, relative to the largest numbers in them."""
+    return np.abs(one - other).max() / (1.0 + np.abs(one).max())
+
+
+@pytest.mark.parametrize("debias", [False, True])
+@pytest.mark.parametrize("share", [0.03, 0.002, 2e-4], ids=["ordinary reg", "fewer matrices", "small reg"])
+@given(seed=SEEDS, dimension=st.sampled_from([1, 2]), size=st.sampled_from([0.3, 3.0]))
+@settings(max_examples=10)
+def test_sums_on_a_fixed_support_do_not_tell_where_records_are(debias, share, seed, dimension, size):
+    rng = np.random.default_rng(seed)
+    weights, *both = worlds(rng, dimension)
+    axis = np.linspace(-3, 3, 40 if dimension == 1 else 7)
+    support = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    reg = share * 36 * dimension
+    methods = [
+        chosen_rounds(Problem.create(some, support, reg=reg, weights=weights, debias=debias), len(weights), masked=True)
+        for some in both
+    ]
+    targets = lies(methods[0], rng, 4, size)
+    one, other = (answers(method, weights, targets) for method in methods)
+    method = methods[0]
+    numbers = slice(method.precise.stop - method.SCALARS, method.precise.stop - method.SCALARS + 2)
+    # the value of the dual function and the bound, in units of the cost, of transports that are solved or certified
+    regs = np.array([method.regs[int(target[method.points + Order.STAGE])] for target in targets])
+    constants = ((one - other)[:, numbers] * regs[:, None]).T
+    told = one[:, numbers.start + 1] != 0.0
+    assert np.ptp(constants[0]) <= 1e-6 * (1.0 + np.abs(one[:, numbers.start] * regs).max())
+    if told.any():
+        assert np.ptp(constants[1][told]) <= 1e-6 * (1.0 + np.abs(one[:, numbers.start] * regs).max())
+    one[:, numbers], other[:, numbers] = 0.0, 0.0
+    assert apart(one, other) <= 1e-6
+
+
+def test_without_masks_the_sums_do_tell():
+    """The first potential is 0, and the estimate there is a blurred image of the records."""
+    rng = np.random.default_rng(3)
+    weights, *both = worlds(rng, 1)
+    support = np.linspace(-3, 3, 40)
+    methods = [
+        chosen_rounds(Problem.create(some, support, reg=1.0, weights=weights), len(weights)) for some in both
+    ]  # fmt: skip
+    one, other = (answers(method, weights, [np.zeros(method.down)]) for method in methods)
+    assert apart(one, other) > 0.01
+
+
+@given(seed=SEEDS)
+@settings(max_examples=10)
+def test_sums_on_a_free_support_do_not_tell_where_records_are(seed):
+    """Whatever accuracy the root asks for, and wherever it puts the points. The mean squares are told, and with them
+    how far apart the nodes are, but not which is where."""
+    rng = np.random.default_rng(seed)
+    weights, *both = worlds(rng, 2)
+    free = bm.FreeSupport(4, reach=10.0)
+    methods = [
+        FreeSupportMethod(Problem.create(some, free, reg=0.3, weights=weights, seed=0), masked=True) for some in both
+    ]
+    method = methods[0]
+    targets = []
+    for _ in range(4):
+        order = np.zeros(len(FreeOrder))
+        order[FreeOrder.ACCURACY], order[FreeOrder.RESET] = 10 ** rng.uniform(-9, 0), float(rng.random() < 0.5)
+        logs = rng.normal(size=method.n)
+        targets.append(
+            np.concatenate([rng.normal(0, 1, method.n * method.d), logs - np.log(np.exp(logs).sum()), order])
+        )
+    one, other = (answers(found, weights, targets) for found in methods)
+    # projections, potentials, the value, and the means of all
+    wide, n, d = method.n * method.d, method.n, method.d
+    constants = (one - other)[:, wide + n]
+    assert np.ptp(constants) <= 1e-6 * (1.0 + np.abs(one).max())
+    kept = np.r_[0 : wide + n, wide + n + 2 : wide + n + 2 + d]
+    assert one[:, :wide].any()
+    assert apart(one[:, kept], other[:, kept]) <= 1e-6
+
+
+@given(seed=SEEDS)
+@settings(max_examples=10)
+def test_sums_of_gaussians_do_not_tell_where_their_means_are(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 5))
+    weights, roots = rng.uniform(1, 5, count), rng.normal(size=(count, 2, 2))
+    means, shifts = rng.normal(size=(2, count, 2))
+    shifts -= weights @ shifts / weights.sum()
+    methods = [
+        Bures([bm.Gaussian(mean, cov=root @ root.T + 0.1 * np.eye(2)) for mean, root in zip(where, roots, strict=True)])
+        for where in (means, means + shifts)
+    ]
+    covariances = [root @ root.T + 0.1 * np.eye(2) for root in rng.normal(size=(3, 2, 2))]
+    targets = [np.concatenate([rng.normal(size=2), cov.ravel()]) for cov in covariances]
+    one, other = (answers(method, weights, targets) for method in methods)
+    assert apart(one, other) <= 1e-12
+
+
+def test_a_server_that_lies_reads_the_same_in_both_worlds():
+    """All the way: sites that mask, the server's own targets, the sum of their words."""
+    rng = np.random.default_rng(7)
+    sizes = [4, 9, 6]
+    records = [rng.normal(mean, 0.4, (size, 1)) for mean, size in zip((-1, 0.5, 1), sizes, strict=True)]
+    # the first hospital is 0.9 to the right in the other world, and the second to the left
+    shifted = [records[0] + 0.9, records[1] - 0.9 * sizes[0] / sizes[1], records[2]]
+    options = StarOptions(support="40:-3:3", reg=0.2, sites=3, weights="size")
+    known, targets, read = identities(3), None, []
+    for world in (records, shifted):
+        sites = [MaskedSite(options, some, identity) for some, identity in zip(world, known, strict=True)]
+        method = sites[0].method
+        targets = lies(method, np.random.default_rng(0), 6, 2.0) if targets is None else targets
+        roll = sum(site.report(0)["words"] for site in sites)[weight_sums(options).roll].astype(float)
+        for site in sites:
+            site.report(1, roll)
+        sums = contribution_sums(options, method)
+        for number, target in enumerate(targets, start=2):
+            words = sum(
+                site.report(number, np.concatenate([target, roll, [float(sum(sizes))]]))["words"] for site in sites
+            )
+            total = sums.total(words, roll)
+            assert total is not None
+            read.append(total.average)
+    one, other = np.split(np.array(read), 2)
+    n = method.points
+    assert np.ptp((one - other)[:, n]) <= 1e-8
+    assert apart(np.delete(one, [n, n + 1], axis=1), np.delete(other, [n, n + 1], axis=1)) <= 1e-9

@@ -95,6 +95,29 @@ def test_sums_on_a_fixed_support_do_not_tell_where_records_are(debias, share, se
     assert apart(one, other) <= 1e-6
 
 
+@given(seed=SEEDS, far=st.booleans(), share=st.sampled_from([0.03, 0.003]))
+@settings(max_examples=15)
+def test_measures_on_two_points_do_not_tell_either(seed, far, share):
+    """The sharpest questions: a node's transport to two points far apart has kinks where the masses are those of some of
+    its records, and there potentials are hardly determined."""
+    rng = np.random.default_rng(seed)
+    weights, *both = worlds(rng, 1)
+    support = np.linspace(-3, 3, 40) + (5.0 if far else 0.0)
+    methods = [
+        chosen_rounds(Problem.create(some, support, reg=share * 36, weights=weights), len(weights), masked=True)
+        for some in ([data + (5.0 if far else 0.0) for data in world] for world in both)
+    ]
+    method, targets = methods[0], []
+    for part in (1 / 2, 1 / 3, 3 / 4, 0.37):
+        logs = np.full(40, -300.0)
+        logs[0], logs[-1] = np.log(part), np.log(1.0 - part)
+        targets.append(method._answer(logs, {Order.STAGE: float(method.last_stage)}).target)
+    one, other = (np.delete(answers(found, weights, targets), [40, 41], axis=1) for found in methods)
+    assert one.any(axis=1).all()
+    assert apart(one[:, :40], other[:, :40]) <= 1e-6
+    assert apart(one, other) <= 1e-4
+
+
 def test_without_masks_the_sums_do_tell():
     """The first potential is 0, and the estimate there is a blurred image of the records."""
     rng = np.random.default_rng(3)

@@ -60,6 +60,8 @@ from barymesh.methods.transports import LEAST_DAMPING
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.problem import Problem
 
+# how often a node takes up a transport that it has not solved, in a round
+TRIES = 5
 # a step must lower the objective by this share of its slope
 ARMIJO = 0.05
 # after steps shorter than this, plain ones are tried
@@ -106,6 +108,12 @@ class SolvedRounds(Rounds):
     def contradiction(self, average: Floats, single: bool) -> str:
         return ""
 
+    def start(self, count: int) -> RoundsState:
+        state = super().start(count)
+        # potentials to begin with are of no use: nodes begin at home, and the root with the uniform measure
+        state.stage[:] = 0
+        return state
+
     # a node
 
     def first(self, state: EntropicState) -> Contribution:
@@ -132,21 +140,30 @@ class SolvedRounds(Rounds):
         return Contribution(tuple(np.where(solved[:, None], part, 0.0) for part in parts), state.error[rows])
 
     def _solve(self, state: RoundsState, row: int, target: Floats) -> None:
-        """The node's transport to the target, from the potential that it has; what was solved already stays."""
+        """The node's transport to the target. It begins at home, not at the potential that an earlier target has led
+        to: what it contributes depends on the target alone, to the last bit."""
         t, stage = target[: self.points], int(np.clip(target[self.points + Order.STAGE], 0, self.last_stage))
-        if state.valid[row] and stage == state.stage[row] and np.array_equal(t, state.certified[row]):
+        again = bool(state.valid[row]) and stage == state.stage[row] and np.array_equal(t, state.base[row])
+        if again and state.error[row] < UNKNOWN_ERROR:
             return
         log_p = _normalised(t)
         measure, reg = int(state.measure[row]), self.regs[stage]
-        x, state.stage[row] = state.x[row] * (self.regs[state.stage[row]] / reg), stage
-        state.valid[row], state.error[row], state.certified[row] = True, UNKNOWN_ERROR, np.nan
-        if log_p.min() < -self.lowest:
+        state.stage[row], state.base[row], state.valid[row] = stage, t, True
+        state.error[row], state.certified[row] = UNKNOWN_ERROR, np.nan
+        if not log_p.min() >= -self.lowest:
             # it is not one of an honest root
             return
-        x, left = self.transports.solved(measure, stage, x, log_p)
+        # one that has been asked for and not been solved is gone on with
+        x = state.x[row] if again else self.transports.home(measure, stage, log_p)
+        for _ in range(TRIES):
+            x, left = self.transports.solved(measure, stage, x, log_p)
+            if not np.isfinite(x).all():
+                state.valid[row] = False
+                return
+            if left <= ROUNDED:
+                break
         state.x[row] = x - np.exp(log_p) @ x
-        if not left <= ROUNDED or not np.isfinite(state.x[row]).all():
-            # the next time it goes on from here
+        if not left <= ROUNDED:
             return
         oracle, one = self.transports.oracle(stage), np.array([measure])
         value, h = oracle.evaluate(state.x[[row]], one)
@@ -319,7 +336,8 @@ class SolvedStartRounds(Rounds):
         new = rows[~state.x[rows].any(axis=1)]
         for row in new:
             measure, stage = int(state.measure[row]), int(state.stage[row])
-            x, _ = self.transports.solved(measure, stage, state.x[row], np.zeros(self.points))
+            uniform = np.zeros(self.points)
+            x, _ = self.transports.solved(measure, stage, self.transports.home(measure, stage, uniform), uniform)
             state.x[row] = x - x.mean()
         self._evaluate(state, new)
         state.base[new], state.base_h[new] = state.x[new], state.h[new]

@@ -50,9 +50,9 @@ def step_cost(problem: Problem) -> float:
     return float(joined[sizes >= CONNECTED * support.size].min())
 
 
-def stages(reg: float, largest_cost: float) -> list[float]:
-    """The regularisations on the way to reg."""
+def stages(reg: float, largest_cost: float, first_share: float = FIRST_SHARE) -> list[float]:
+    """The regularisations on the way to reg, from this share of the largest cost."""
     found = [reg]
-    while found[0] * FACTOR < FIRST_SHARE * largest_cost:
+    while found[0] * FACTOR < first_share * largest_cost:
         found.insert(0, found[0] * FACTOR)
     return found

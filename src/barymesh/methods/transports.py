@@ -10,9 +10,10 @@ from barymesh.methods.base import Floats, Indices
 from barymesh.methods.response import Response
 from barymesh.methods.self_transport import SelfTransport
 from barymesh.methods.sinkhorn import solved
+from barymesh.methods.stages import stages
 from barymesh.oracle.base import Oracle
 from barymesh.oracle.groups import build_oracle
-from barymesh.problem import Problem
+from barymesh.problem import Problem, support_cost
 
 # Newton's steps of a node in a round: at most so many, until this share of the distance is left; what a step that does
 # not come closer is shortened by, and how many lengths are tried; the least damping
@@ -22,6 +23,8 @@ LEAST_DAMPING = 1e-8
 STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
 # evaluations for a transport that is solved to the last digits, and the distance that is close enough
 LAST_STEPS, LAST_DISTANCE = 300, 1e-14
+# the same for the larger regs on the way
+HOME_STEPS, HOME_DISTANCE = 30, 1e-2
 _ONE = np.zeros(1, dtype=np.intp)
 
 
@@ -33,6 +36,7 @@ class Transports:
         self.problem, self.regs = problem, regs
         self.response = Response(problem)
         self._oracles: dict[int, Oracle] = {}
+        self._larger: dict[float, Oracle] = {}
         self._self_transports: dict[int, SelfTransport] = {}
 
     def oracle(self, stage: int) -> Oracle:
@@ -45,6 +49,21 @@ class Transports:
                 else build_oracle(problem.atoms, problem.support, problem.cost, self.regs[stage])
             )
         return self._oracles[stage]
+
+    def home(self, measure: int, stage: int, t: Floats) -> Floats:
+        """``(n,)``: the potential from which a node solves its transport to ``exp(t)``, nothing else being known. It is
+        solved roughly with larger regs first, from one as large as the largest cost on the support, where the data
+        determine all of the potential; so it moves with the data."""
+        problem, last = self.problem, self.regs[stage]
+        regs = [reg for reg in stages(last, support_cost(problem), 1.0) if reg > last] or [last]
+        x, before = np.zeros(t.size), regs[0]
+        for reg in regs:
+            if reg not in self._larger:
+                self._larger[reg] = build_oracle(problem.atoms, problem.support, problem.cost, reg)
+            accuracy, steps = (LAST_DISTANCE, LAST_STEPS) if reg == regs[0] else (HOME_DISTANCE, HOME_STEPS)
+            own = _Own(self._larger[reg], self.response, measure, reg)
+            x, before = solved(own, x[None] * (before / reg), _normalised(t), accuracy, steps)[0], reg
+        return np.asarray(x * (before / last))
 
     def self_transport(self, stage: int) -> SelfTransport:
         if stage not in self._self_transports:
@@ -104,13 +123,17 @@ class Transports:
     def solved(self, measure: int, stage: int, x: Floats, t: Floats) -> tuple[Floats, float]:
         """``x`` with ``log p(x) = t`` up to constants, as closely as can be (sinkhorn.py), and the distance in L1 of
         p(x) from exp(t) that is left."""
-        log_p = t - t.max()
-        log_p -= np.log(np.exp(log_p).sum())
+        log_p = _normalised(t)
         own = _Own(self.oracle(stage), self.response, measure, self.regs[stage])
         x = solved(own, x[None], log_p, LAST_DISTANCE, LAST_STEPS)[0]
         h = own.evaluate(x[None], _ONE)[1][0]
         # where there is next to no mass, this step alone is exact
         return x + log_p - h, float(np.abs(np.exp(h) - np.exp(log_p)).sum())
+
+
+def _normalised(t: Floats) -> Floats:
+    t = t - t.max()
+    return np.asarray(t - np.log(np.exp(t).sum()))
 
 
 class _Own:

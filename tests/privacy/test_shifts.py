@@ -98,8 +98,8 @@ def test_sums_on_a_fixed_support_do_not_tell_where_records_are(debias, share, se
 @given(seed=SEEDS, far=st.booleans(), share=st.sampled_from([0.03, 0.003]))
 @settings(max_examples=15)
 def test_measures_on_two_points_do_not_tell_either(seed, far, share):
-    """The sharpest questions: a node's transport to two points far apart has kinks where the masses are those of some of
-    its records, and there potentials are hardly determined."""
+    """The sharpest questions: a node's transport to two points far apart has kinks where the masses are those of some
+    of its records, and there potentials are hardly determined."""
     rng = np.random.default_rng(seed)
     weights, *both = worlds(rng, 1)
     support = np.linspace(-3, 3, 40) + (5.0 if far else 0.0)

@@ -18,9 +18,9 @@ the last step of the weights went beyond the lowest place on its way, these step
 weights, if they are learned, are optimal for these points, which the certificate shows: no others would gain more than
 ``a avg(x) - min avg(x)``. With several starts the one with the lowest objective is kept.
 
-**With masks** a node solves its transport to the last digits whatever the target says, and contributes zeros where it
-cannot, as in solved_rounds.py: so the sums are the objective and its gradient, at points and weights of the root's
-choice.
+**With masks** a node solves its transport anew for every target, to the last digits, from one at a large reg that its
+data determine, and tells the same whatever was asked before. So sums do not tell where its records are, as in
+solved_start.py. Targets beyond the reach are not answered.
 
 **The start** is given, or made by the root (support/free.py) of averages: every contribution has the node's mean and
 mean squares, coordinate by coordinate. They are also the unit in which moves are measured.
@@ -41,7 +41,8 @@ from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.methods.entropic import REACH
 from barymesh.methods.self_transport import SelfTransport
-from barymesh.methods.sinkhorn import ROUNDED, solved
+from barymesh.methods.sinkhorn import solved
+from barymesh.methods.stages import stages
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.oracle.moving import MovingOracle
 from barymesh.problem import Problem
@@ -50,7 +51,7 @@ from barymesh.support.free import normal_draws
 
 # a node's steps to uniform weights in a round, at most, and for the certificate
 STEPS, LAST_STEPS = 20, 100
-# and with masks, where only transports that are solved are told of
+# and with masks, where it begins anew for every target
 MASKED_STEPS = 300
 # its distance from them that is close enough: at first, and as a share of the last move of the points
 FIRST_ACCURACY, ACCURACY, LAST_ACCURACY = 1e-2, 0.1, 1e-12
@@ -130,7 +131,8 @@ class FreeTarget:
 class FreeSupportMethod(RoundMethod[FreeSupportState]):
     """Points that move. The measures of the problem are those of the nodes, in the order of their rows, and perhaps
     others that nodes change to. ``drawn``: for a root that may have draws from all measures, among which the points
-    start: ``drawn(shares, start)`` has so many of each. ``masked``: only solved transports are contributed."""
+    start: ``drawn(shares, start)`` has so many of each. ``masked``: sums are not to
+    tell where the records of a node are."""
 
     name = "free_support"
     final = True
@@ -199,22 +201,25 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     def _obey(self, state: FreeSupportState, rows: Indices, target: FreeTarget, fresh: bool) -> None:
         """The nodes in these rows carry out the order that they all have."""
-        if target.order[FreeOrder.GAP] > 0 and state.valid[rows].all():
+        if target.order[FreeOrder.GAP] > 0 and state.valid[rows].all() and not self.masked:
             # the nodes stay at the potentials that they have certified with
             return
         measures = state.measure[rows]
         oracle = self._oracle(measures)
         order, log_a = target.order, target.log_weights
         a = np.exp(log_a)
-        if order[FreeOrder.RESET] > 0:
-            state.x[rows] = 0.0
-        oracle.place(target.points, self.reg)
-        x = state.x[rows]
-        certify = order[FreeOrder.CERTIFY] > 0
-        accuracy, steps = (LAST_ACCURACY, LAST_STEPS) if certify else (float(order[FreeOrder.ACCURACY]), STEPS)
+        certify = order[FreeOrder.CERTIFY] > 0 or self.masked
         if self.masked:
-            accuracy, steps = LAST_ACCURACY, MASKED_STEPS
-        x = solved(oracle, x, log_a, accuracy, steps)
+            if not self._is_within_reach(target):
+                state.error[rows] = UNKNOWN_ERROR
+                return
+            x = self._anew(oracle, target)
+        else:
+            if order[FreeOrder.RESET] > 0:
+                state.x[rows] = 0.0
+            oracle.place(target.points, self.reg)
+            accuracy, steps = (LAST_ACCURACY, LAST_STEPS) if certify else (float(order[FreeOrder.ACCURACY]), STEPS)
+            x = solved(oracle, state.x[rows], log_a, accuracy, steps)
         x -= x @ a[:, None]
         state.x[rows] = x
         state.value[rows], state.h[rows] = oracle.evaluate(x)
@@ -223,8 +228,6 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         places = np.where(np.isfinite(places), places, target.points)
         state.projections[rows], state.points[rows] = places.reshape(rows.size, -1), target.points.ravel()
         state.error[rows] = np.minimum(np.abs(np.exp(state.h[rows]) - a).sum(axis=1), UNKNOWN_ERROR)
-        if self.masked:
-            state.error[rows[~(state.error[rows] <= ROUNDED)]] = UNKNOWN_ERROR
         state.upper[rows], state.valid[rows] = 0.0, True
         if certify:
             certified = self.problem.placed(target.points)
@@ -233,6 +236,29 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
                 state.upper[row] = transport_bounds(
                     certified.float64_oracle, one, state.x[[row]], state.h[[row]], a / a.sum(), certified.product_costs
                 )[1][0]
+
+    def _anew(self, oracle: MovingOracle, target: FreeTarget) -> Floats:
+        """``(b, n)``: the potentials of the solved transports to a target, whatever the nodes had before: by way of
+        larger regs, from one at which the data determine all of them to the last digits."""
+        assert self.free.reach is not None
+        regs = stages(self.reg, 4.0 * self.d * self.free.reach**2, 1.0)
+        x, before = np.zeros((len(oracle.offsets) - 1, self.n)), regs[0]
+        for reg in regs:
+            oracle.place(target.points, reg)
+            x, before = solved(oracle, x * (before / reg), target.log_weights, LAST_ACCURACY, MASKED_STEPS), reg
+        # where there is next to no mass, this step alone is exact
+        return np.asarray(x + target.log_weights - oracle.evaluate(x)[1])
+
+    def _is_within_reach(self, target: FreeTarget) -> bool:
+        """Whether an honest root can have made the target, so that nothing that follows from it is cut."""
+        logs, reach = target.log_weights, self.free.reach or np.inf
+        return bool((np.abs(target.points) <= reach).all() and np.ptp(logs) <= self._lowest and logs.max() <= 0.0)
+
+    @property
+    def _lowest(self) -> float:
+        """With masks no logarithm of a weight is further below the largest."""
+        reach = self.free.reach or np.inf
+        return float(0.5 * REACH * (1.0 + 4.0 * self.d * reach**2 / self.reg))
 
     def _oracle(self, measures: NDArray[np.int64]) -> MovingOracle:
         """That of some nodes together, in this order."""
@@ -245,11 +271,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
 
     def _contribution(self, state: FreeSupportState, rows: Indices) -> Contribution:
         scalars = np.stack([state.value[rows], state.upper[rows]], axis=1)
-        parts = [state.projections[rows], state.x[rows], scalars]
-        if self.masked:
-            solved = state.error[rows, None] < UNKNOWN_ERROR
-            parts = [np.where(solved, part, 0.0) for part in parts]
-        return Contribution((*parts, self.moments[state.measure[rows]]), state.error[rows])
+        parts = (state.projections[rows], state.x[rows], scalars, self.moments[state.measure[rows]])
+        return Contribution(parts, state.error[rows])
 
     # the root
 
@@ -264,11 +287,6 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             state.best[row], state.tried[row], state.moves[row] = np.inf, 0, 0
             return self._answer(self._begin(centre, spread, 0))
         last = self._read(target)
-        if self.masked and error >= UNKNOWN_ERROR:
-            # a node has not solved its transport: it goes on
-            order = last.order.copy()
-            order[FreeOrder.RESET] = 0.0
-            return self._answer(replace(last, order=order))
         a, number = np.exp(last.log_weights), int(last.order[FreeOrder.START])
         # potentials count up to constants, so that of the average is left out too
         objective = float(a @ drift - value)
@@ -399,6 +417,10 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         return FreeTarget(points.reshape(self.n, self.d), log_weights, order)
 
     def _answer(self, target: FreeTarget) -> Answer:
+        if self.masked and self.free.reach is not None:
+            logs = np.maximum(target.log_weights, target.log_weights.max() - 0.9 * self._lowest)
+            logs = np.minimum(logs - np.log(np.exp(logs).sum()), 0.0)
+            target = replace(target, points=np.clip(target.points, -self.free.reach, self.free.reach), log_weights=logs)
         return Answer(target.as_array, UNKNOWN_ERROR, 0.0)
 
     def agrees(self, state: FreeSupportState, rows: Indices, targets: Floats) -> NDArray[np.bool_]:

@@ -50,8 +50,7 @@ class RoundsState(EntropicState):
     measure. ``certified (k, n)``: the target of its last certificate, NaN before the first.
 
     Of a root: ``phase``; of the last step that was kept, ``base_merit``, ``base_spread``, ``base_mean (k, n)`` and
-    ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then; ``kept``, how many were;
-    ``length``, that of its last plain step.
+    ``base_drift (k, n)``, averages of h and x; ``counted``, the weight of the nodes then; ``kept``, how many were.
     """
 
     h: Floats = field(kw_only=True)
@@ -72,7 +71,6 @@ class RoundsState(EntropicState):
     base_mean: Floats = field(kw_only=True)
     base_drift: Floats = field(kw_only=True)
     counted: Floats = field(kw_only=True)
-    length: Floats = field(kw_only=True)
     kept: NDArray[np.int64] = field(kw_only=True)
     base_stage: NDArray[np.int64] = field(kw_only=True)
     certified: Floats = field(kw_only=True)

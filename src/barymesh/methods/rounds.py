@@ -145,7 +145,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             base_drift=vectors(), value=numbers(), upper=numbers(), base_merit=numbers(), base_spread=numbers(),
             counted=numbers(), damping=numbers(DAMPING), base_damping=numbers(DAMPING),
             origin=np.zeros((count, sent)), move=np.zeros((count, sent)), matrix=np.zeros((count, sent, sent)),
-            length=np.ones(count), stage=np.full(count, first), valid=np.zeros(count, dtype=bool),
+            stage=np.full(count, first), valid=np.zeros(count, dtype=bool),
             phase=np.zeros(count, dtype=np.int64), kept=np.zeros(count, dtype=np.int64),
             base_stage=np.full(count, first), certified=np.full((count, n), np.nan),
         )  # fmt: skip
@@ -226,9 +226,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         elif order[Order.LENGTH] > 0:
             x = self.transports.approached(measure, stage, x, t)
         new = int(np.clip(order[Order.STAGE], 0, self.last_stage))
-        # no good step leads beyond this, but a false target may
-        reach = min(self.largest, REACH * (1.0 + self.problem.largest_cost() / self.regs[new]))
-        state.x[row] = np.clip((x - x.mean()) * (self.regs[stage] / self.regs[new]), -reach, reach)
+        state.x[row] = self.within_reach(state, row, (x - x.mean()) * (self.regs[stage] / self.regs[new]), new)
         damping = float(np.clip(order[Order.DAMPING], LEAST_DAMPING, MOST_DAMPING))
         state.stage[row], state.damping[row], state.valid[row] = new, damping, False
         state.upper[row] = 0.0
@@ -243,6 +241,12 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
                 oracle, one, state.x[[row]], state.h[[row]], p / p.sum(), self.problem.product_costs
             )
             state.upper[row] = upper[0]
+
+    def within_reach(self, state: RoundsState, row: int, x: Floats, stage: int) -> Floats:
+        """The potential ``x (n,)`` of a node, cut to what good steps lead to at this stage: a false target may lead
+        beyond."""
+        reach = min(self.largest, REACH * (1.0 + self.problem.largest_cost() / self.regs[stage]))
+        return np.clip(x, -reach, reach)
 
     def _evaluate(self, state: RoundsState, rows: Indices) -> None:
         """All that depends on x, for some rows."""

@@ -11,20 +11,12 @@ FACTOR, FIRST_SHARE = 4.0, 0.02
 # a reg below these shares of the largest cost on the support, and of that of a step between its points, is small. Steps
 # are to connect this share of the points; they are looked for on supports of so many points at most
 SMALL, COARSE, CONNECTED, FEW_POINTS = 1e-4, 0.25, 0.95, 2000
-# where reg is above these shares of the same two costs, the objective is smooth enough for steps on it
-SMOOTH, SMOOTH_STEP = 1e-3, 1.0
 
 
 def needs_rounds(problem: Problem) -> bool:
     """Whether the problem is of a kind that asynchronous work is known to fail on: reg is small compared with the costs
     on the support, or with that of the steps that mass must take to get from one part of it to another."""
     return problem.reg < max(SMALL * support_cost(problem), COARSE * step_cost(problem))
-
-
-def has_smooth_objective(problem: Problem) -> bool:
-    """Whether reg is large enough for rounds that know of the objective only (solved_rounds.py). Where it is smaller,
-    the cost of a node's transport has kinks, between which it is close to linear, and steps must be short."""
-    return problem.reg >= max(SMOOTH * support_cost(problem), SMOOTH_STEP * step_cost(problem))
 
 
 def step_cost(problem: Problem) -> float:

@@ -23,8 +23,6 @@ LEAST_DAMPING = 1e-8
 STEPS, RELAXATION, LEFT = 30, 1.5, 0.05
 # evaluations for a transport that is solved to the last digits, and the distance that is close enough
 LAST_STEPS, LAST_DISTANCE = 300, 1e-14
-# the same for the larger regs on the way
-HOME_STEPS, HOME_DISTANCE = 30, 1e-2
 _ONE = np.zeros(1, dtype=np.intp)
 
 
@@ -36,6 +34,7 @@ class Transports:
         self.problem, self.regs = problem, regs
         self.response = Response(problem)
         self._oracles: dict[int, Oracle] = {}
+        self._homes: dict[int, Floats] = {}
         self._larger: dict[float, Oracle] = {}
         self._self_transports: dict[int, SelfTransport] = {}
 
@@ -50,20 +49,22 @@ class Transports:
             )
         return self._oracles[stage]
 
-    def home(self, measure: int, stage: int, t: Floats) -> Floats:
-        """``(n,)``: the potential from which a node solves its transport to ``exp(t)``, nothing else being known. It is
-        solved roughly with larger regs first, from one as large as the largest cost on the support, where the data
-        determine all of the potential; so it moves with the data."""
-        problem, last = self.problem, self.regs[stage]
-        regs = [reg for reg in stages(last, support_cost(problem), 1.0) if reg > last] or [last]
-        x, before = np.zeros(t.size), regs[0]
-        for reg in regs:
-            if reg not in self._larger:
-                self._larger[reg] = build_oracle(problem.atoms, problem.support, problem.cost, reg)
-            accuracy, steps = (LAST_DISTANCE, LAST_STEPS) if reg == regs[0] else (HOME_DISTANCE, HOME_STEPS)
-            own = _Own(self._larger[reg], self.response, measure, reg)
-            x, before = solved(own, x[None] * (before / reg), _normalised(t), accuracy, steps)[0], reg
-        return np.asarray(x * (before / last))
+    def home(self, measure: int) -> Floats:
+        """``(n,)``, with mean 0: the potential of the transport to the uniform measure at the first reg, solved as
+        closely as can be. It is solved with larger regs first, from one as large as the largest cost on the support,
+        where the data determine all of it to the last digits; so it moves with the data."""
+        if measure not in self._homes:
+            problem, last = self.problem, self.regs[0]
+            regs = stages(last, support_cost(problem), 1.0)
+            x, before = np.zeros(problem.support.size), regs[0]
+            uniform = np.full(x.size, -np.log(x.size))
+            for reg in regs:
+                if reg not in self._larger:
+                    self._larger[reg] = build_oracle(problem.atoms, problem.support, problem.cost, reg)
+                own = _Own(self._larger[reg], self.response, measure, reg)
+                x, before = solved(own, x[None] * (before / reg), uniform, LAST_DISTANCE, LAST_STEPS)[0], reg
+            self._homes[measure] = x - x.mean()
+        return self._homes[measure]
 
     def self_transport(self, stage: int) -> SelfTransport:
         if stage not in self._self_transports:

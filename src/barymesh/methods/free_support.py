@@ -65,6 +65,9 @@ ROUNDING = 1e-12
 CERTIFIED = 1e-14
 # how many times the rounding of averages the bounds of a certificate can be off by
 FIXED_POINT = 4.0
+# with masks no weight has a smaller logarithm, less this: projections of points without mass are not known, and where
+# that begins depends on the node
+LOWEST_WEIGHT = 45.0
 # log 0, near enough
 NO_MASS = -1e12
 
@@ -258,7 +261,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
     def _lowest(self) -> float:
         """With masks no logarithm of a weight is further below the largest."""
         reach = self.free.reach or np.inf
-        return float(0.5 * REACH * (1.0 + 4.0 * self.d * reach**2 / self.reg))
+        return float(min(0.5 * REACH * (1.0 + 4.0 * self.d * reach**2 / self.reg), LOWEST_WEIGHT))
 
     def _oracle(self, measures: NDArray[np.int64]) -> MovingOracle:
         """That of some nodes together, in this order."""

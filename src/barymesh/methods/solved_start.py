@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from barymesh.methods.base import Contribution, Floats, Indices
 from barymesh.methods.entropic import EntropicState, potential_limit
-from barymesh.methods.orders import Report, RoundsState
+from barymesh.methods.orders import Order, Report, RoundsState
 from barymesh.methods.rounds import Rounds
 from barymesh.problem import Problem
 
@@ -64,9 +64,17 @@ class SolvedStartRounds(Rounds):
         return super().report(average, offset, target)
 
     def change(self, state: EntropicState, row: int, measure: int) -> None:
+        assert isinstance(state, RoundsState)
         super().change(state, row, measure)
         # the potential that it had would tell where the new measure is from the old one
-        state.x[row] = 0.0
+        state.x[row], state.base_h[row] = 0.0, 0.0
+
+    def _obey(self, state: RoundsState, row: int, target: Floats) -> None:
+        # a large constant would round potentials to a few digits, and which these are depends on where records are
+        t, most = target[: self.points], potential_limit(self.problem)
+        super()._obey(state, row, np.concatenate([np.maximum(t - t.max(), -most), target[self.points :]]))
+        if target[self.points + Order.CERTIFY] > 0:
+            state.certified[row] = t
 
     def within_reach(self, state: RoundsState, row: int, x: Floats, stage: int) -> Floats:
         home = self._home(int(state.measure[row])) / self.regs[stage]
@@ -77,7 +85,7 @@ class SolvedStartRounds(Rounds):
     def _place(self, state: EntropicState, rows: Indices) -> None:
         """Where nodes begin, and where a step that is not accepted leads back to."""
         assert isinstance(state, RoundsState)
-        new = rows[~state.x[rows].any(axis=1)]
+        new = rows[~(state.x[rows].any(axis=1) | state.base_h[rows].any(axis=1))]
         for row in new:
             state.x[row] = self._home(int(state.measure[row])) / self.regs[state.stage[row]]
         self._evaluate(state, new)

@@ -129,7 +129,7 @@ class Piece(Shard):
                 kept = self.kept.get(name)
                 if kept is None or kept.shape != wide.shape:
                     kept = self.kept[name] = np.empty(wide.shape, self.dtype)
-                # what nobody has computed yet may be any number, also one too large for the narrower kind
+                # an array that is not computed yet may hold any number, also one too large for the narrower kind
                 with np.errstate(over="ignore", invalid="ignore"):
                     kept[:] = wide
             setattr(self.rows, name, EMPTY)

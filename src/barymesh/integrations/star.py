@@ -221,7 +221,7 @@ class Coordinator:
         self.round += 1
         found = np.clip(answer.target, *self.method.target_bounds())
         if answer.finished or self.round >= self.options.max_rounds:
-            self.result = self._result(self.method.report(average, target=target), found, consensus, answer.finished)
+            self.result = self._result(self.method.report(average), found, consensus, answer.finished)
         return np.asarray(found)
 
     def _enough(self, left: float) -> bool:

@@ -19,7 +19,7 @@ weights, if they are learned, are optimal for these points, which the certificat
 ``a avg(x) - min avg(x)``. With several starts the one with the lowest objective is kept.
 
 **With masks** a node solves its transport anew for every target, to the last digits, from one at a large reg that its
-data determine, and tells the same whatever was asked before. So sums do not tell where its records are, as in
+data determine, so that its answer does not depend on earlier targets. So sums do not tell where its records are, as in
 solved_start.py. Targets beyond the reach are not answered.
 
 **The start** is given, or made by the root (support/free.py) of averages: every contribution has the node's mean and

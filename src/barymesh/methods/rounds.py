@@ -73,8 +73,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
     other work, and all measures are used as they are known from the start. ``nodes``: how many the network has.
     ``local_steps``: Newton's steps of a node in a round, at most; all but the first cost no message."""
 
-    # a contribution has so many vectors, h and x, and numbers: the value, the upper bound, the stage and its square
-    VECTORS, SCALARS = 2, 4
+    # of the contribution, after h and x: the value, the upper bound, the stage and its square
+    SCALARS = 4
 
     def __init__(
         self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False,
@@ -84,8 +84,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         self.in_rounds, self.local_steps = from_start, local_steps
         n = self.points
         self.newton = from_start and n <= MATRIX_POINTS and nodes * n * n <= MATRIX_NUMBERS
-        self.precise = slice(0, self.VECTORS * n + self.SCALARS)
-        self.up = self.precise.stop + (self.newton_columns if self.newton else 0)
+        self.precise = slice(0, 2 * n + self.SCALARS)
+        self.up = self.precise.stop + (n + n * n if self.newton else 0)
         self.down = n + len(Order)
         lowered = from_start and self.lowers_reg(problem)
         self.regs = stages(problem.reg, support_cost(problem)) if lowered else [problem.reg]
@@ -95,11 +95,6 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
     def lowers_reg(problem: Problem) -> bool:
         """Whether to begin with a larger reg."""
         return needs_rounds(problem)
-
-    @property
-    def newton_columns(self) -> int:
-        """The numbers that a contribution ends with where matrices are sent: those of a vector and of a matrix."""
-        return self.points + self.points**2
 
     @property
     def last_stage(self) -> int:
@@ -330,20 +325,13 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + FIXED_POINT * self.rounding
         return max(report.upper - lower, 0.0) + rounding
 
-    def report(self, average: Floats, offset: Floats | float = 0.0, target: Floats | None = None) -> Report:
-        """What the root learns from the ``average (up,)`` of the contributions to its last ``target (down,)``;
-        ``offset``: what the potentials are to sum to."""
+    def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
+        """What the root learns from the ``average (up,)`` of the contributions; ``offset``: what the potentials are to
+        sum to."""
         n = self.points
         mean, drift, rest = average[:n], average[n : 2 * n] - offset, average[2 * n :]
         (value, upper, stage, _), rest = rest[: self.SCALARS], rest[self.SCALARS :]
         matrix = rest[n:].reshape(n, n) if self.newton else np.empty((0, 0))
-        move = rest[:n] + offset if self.newton else rest[:n]
-        return self.judged(mean, drift, float(value), float(upper), round(float(stage)), move, matrix)
-
-    def judged(
-        self, mean: Floats, drift: Floats, value: float, upper: float, stage: int, move: Floats, matrix: Floats
-    ) -> Report:
-        """A report of these averages, the ``value`` that of the dual function, with what follows from them."""
         log_q = mean - drift
         with np.errstate(over="ignore", invalid="ignore"):
             top = log_q.max()
@@ -351,7 +339,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             q = np.exp(log_q)
             spread = max(float(q @ (log_q - mean)), 0.0)
             merit = float(value - q @ drift)
-        return Report(mean, drift - q @ drift, upper, stage, move, matrix, log_q, spread, merit)
+        move = rest[:n] + offset if self.newton else rest[:n]
+        return Report(mean, drift - q @ drift, float(upper), round(float(stage)), move, matrix, log_q, spread, merit)
 
     def _is_good(self, state: RoundsState, row: int, report: Report) -> bool:
         """Whether the last step is kept."""

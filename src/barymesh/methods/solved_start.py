@@ -1,6 +1,6 @@
 """Rounds for masked sums, which do not tell where the records of a node are.
 
-Whatever a root asks for, it gets sums over all nodes. But what is summed may be asked for on purpose. At the potential
+A root gets sums over all nodes only, but it chooses the targets, and with them what is summed. At the potential
 0, where nodes begin otherwise, the estimate of a node is a blurred image of its records. Here a node begins with the
 *solved transport* to the uniform measure, and moves from there:
 
@@ -57,11 +57,11 @@ class SolvedStartRounds(Rounds):
         h, x, scalars, move, matrix = found.parts
         return Contribution((h, x, scalars, move + x, matrix), found.errors)
 
-    def report(self, average: Floats, offset: Floats | float = 0.0, target: Floats | None = None) -> Report:
+    def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
         if self.newton:
             n, average = self.points, average.copy()
             average[self.precise.stop : self.precise.stop + n] -= average[n : 2 * n]
-        return super().report(average, offset, target)
+        return super().report(average, offset)
 
     def change(self, state: EntropicState, row: int, measure: int) -> None:
         assert isinstance(state, RoundsState)

@@ -49,8 +49,8 @@ ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 OBJECT_STORE_BYTES = 80 * 2**20
 # a worker takes this much of the resource that every machine has under its address
 PINNED = 0.001
-# seconds for a worker to clean up after itself
-LEAVE = 10.0
+# seconds for a worker to clean up after itself. One that is about to open does that first, on a busy machine slowly
+LEAVE = 60.0
 
 
 def run_ray(problem: Problem, network: Network, options: RunOptions) -> Result:
@@ -385,15 +385,17 @@ class RemoteWorker:
         """Stop, and remove all files."""
         # one that is about to open would make its files again
         async with self.changing:
-            if self.contact is not None:
-                self.worker.runtime.stop()
-                await asyncio.gather(self.work, return_exceptions=True)
-                await self.worker.links.close()
-                self.worker.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
-            with suppress(OSError):
-                # unless others on this machine still have theirs in it
-                self.folder.parent.rmdir()
+            try:
+                if self.contact is not None:
+                    self.worker.runtime.stop()
+                    await asyncio.gather(self.work, return_exceptions=True)
+                    await self.worker.links.close()
+                    self.worker.close()
+            finally:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                with suppress(OSError):
+                    # unless others on this machine still have theirs in it
+                    self.folder.parent.rmdir()
 
 
 def bracketed(address: str) -> str:

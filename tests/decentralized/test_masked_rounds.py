@@ -63,6 +63,17 @@ def test_the_barycenter_is_that_without_masks(seed, nodes, points, reg, network)
     assert (masked.node_gaps <= plain.node_gaps + 1e-9).all()
 
 
+def test_a_start_with_masks_is_in_the_potentials_of_the_measures_themselves():
+    """And so is what is found, though nodes work with their measures elsewhere."""
+    plain = run(masks=False, tol=1e-10)
+    masked = run(start=plain, tol=1e-10)
+    assert masked.status is bm.Status.CONVERGED
+    assert masked.activations < 0.7 * run(tol=1e-10).activations
+    assert distance(masked, plain) <= 1e-9
+    assert masked.feasibility <= 1e-6
+    assert masked.value == pytest.approx(plain.value, abs=1e-7)
+
+
 @pytest.mark.parametrize("weights", ["uniform", "learned"])
 def test_free_supports_have_masks_too(weights):
     rng = np.random.default_rng(0)

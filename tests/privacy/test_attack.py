@@ -74,19 +74,20 @@ class Attack:
             masked, words = algorithm.masked, sums.view(np.uint64).copy()
             target, roll = np.split(row[algorithm.private.stop :], [algorithm.method.down])
             moment = Round(row[tree.EPOCH], row[tree.ROOT], row[tree.STAMP], target, roll)
-            parts = [n, n, 4, n, n * n]
+            parts = [n, n, 4, n, n * n, algorithm.method.centring.size]
             for other in self.colluders:
                 # the masks of the victim and the colluder, which the liar can compute
                 stream = _stream(self.masks._round_key(other, VICTIM, moment.digest), (1, 1, 1, *parts))
                 words[masked.roll.stop :] -= stream if other > VICTIM else -stream
-            sums = masked.parts.numbers(words[masked.roll.stop + 3 :])
+            sums = algorithm.method.restored(masked.parts.numbers(words[masked.roll.stop + 3 :]), target)
         reg = REG if self.masks is None else algorithm.method.regs[int(target[n + Order.STAGE])]
         self.seen[row[tree.STAMP]] = (sums[n : 2 * n].copy(), sums[:n].copy(), reg)
         # what the root and its colluders have by subtraction: the average over all others, who weigh the same
         honest = [node for node in range(SIZE) if node not in self.colluders]
         own = self.host.state.own
         if (self.host.state.stamp[honest] == row[tree.STAMP]).all():
-            self.sums[row[tree.STAMP]] = (own.x[honest].mean(axis=0), own.h[honest].mean(axis=0), reg)
+            x = algorithm.method.duals(own) / algorithm.method.reg
+            self.sums[row[tree.STAMP]] = (x[honest].mean(axis=0), own.h[honest].mean(axis=0), reg)
 
     def guesses(self, read):
         """Where the liar sees records: the masses on candidates that explain all it has ``read`` best. Where it sees

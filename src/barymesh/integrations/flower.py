@@ -107,8 +107,8 @@ def server_app(on_result: Callable[[Result, Context], None] | None = None) -> Se
         timeout = read.positive("timeout", config.get("timeout", TIMEOUT))
         result = run_rounds(grid, StarOptions.from_config(config), timeout)
         _log.info(
-            "%s After %d rounds: value %.9g, gap %.3g, total variation to the barycenter at most %.3g",
-            result.message, result.activations // (result.measures or 1), result.value, result.gap, result.tv_bound,
+            "%s After %d rounds: gap %.3g, total variation to the barycenter at most %.3g",
+            result.message, result.activations // (result.measures or 1), result.gap, result.tv_bound,
         )  # fmt: skip
         if config.get("output"):
             _log.info("The barycenter is in %s", result.save(str(config["output"])))

@@ -73,7 +73,7 @@ class BarycenterController(ModelController):  # type: ignore[misc, unused-ignore
             self.info(f"Round {coordinator.round}: the distance from the barycenter is about {coordinator.error:.2g}")
         result = coordinator.result
         written = result.save(Path(self.get_run_dir()) / RESULT)
-        self.info(f"{result.message} Value {result.value:.9g}, gap {result.gap:.3g}. The barycenter is in {written}")
+        self.info(f"{result.message} Gap {result.gap:.3g}. The barycenter is in {written}")
 
 
 class BarycenterExecutor(Executor):  # type: ignore[misc, unused-ignore]

@@ -221,7 +221,8 @@ class Coordinator:
         self.round += 1
         found = np.clip(answer.target, *self.method.target_bounds())
         if answer.finished or self.round >= self.options.max_rounds:
-            self.result = self._result(self.method.report(average), found, consensus, answer.finished)
+            restored = self.method.restored(average, target)
+            self.result = self._result(self.method.report(restored), found, consensus, answer.finished)
         return np.asarray(found)
 
     def _enough(self, left: float) -> bool:
@@ -261,14 +262,15 @@ class Coordinator:
             )
 
     def _result(self, report: Averages, target: Floats, consensus: float, certified: bool) -> Result:
-        """The barycenter as the coordinator knows it: without estimates or potentials of single sites."""
+        """The barycenter as the coordinator knows it: without estimates or potentials of single sites, and with masks
+        without the objective."""
         n, reg = self.method.points, self.options.reg
         log_q = target[:n] if certified else report.log_q
         weights = np.exp(log_q - log_q.max())
         none = np.empty((0, n))
         return Result(
             weights=weights / weights.sum(), support=self.method.problem.support, node_weights=none, duals=none,
-            value=reg * report.upper if certified else np.nan,
+            value=reg * report.upper if certified and not self.options.masks else np.nan,
             gap=float(self.method.gaps(target[None])[0]) if certified else np.nan,
             consensus=consensus if certified else np.nan, feasibility=np.nan, reg=reg, method="rounds",
             status=Status.CONVERGED if certified and self._converged else Status.MAX_ITERATIONS,

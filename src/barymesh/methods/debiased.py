@@ -27,7 +27,7 @@ from barymesh.methods.base import Answer, Floats
 from barymesh.methods.debiasing import DAMPING, Debiasing, adapted
 from barymesh.methods.entropic import EntropicState
 from barymesh.methods.orders import Phase, Report, RoundsState
-from barymesh.methods.rounds import CERTIFIED, FIXED_POINT, Rounds
+from barymesh.methods.rounds import CERTIFIED, Rounds
 from barymesh.problem import Problem
 
 # the nodes agree if their distance is this share of the error of f, or this small
@@ -128,7 +128,7 @@ class DebiasedRounds(Rounds):
         q = np.exp(log_q) / np.exp(log_q).sum()
         lower = self.debiasing.lower(report.mean - report.drift - state.offset[row], state.offset[row]) - report.merit
         upper = report.upper + self.debiasing.upper(q)
-        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit)) + FIXED_POINT * self.rounding
+        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit)) + self.sum_rounding
         gap = max(upper - lower, 0.0) + rounding
         return float(min(gap, NO_GAP / self.reg)) if np.isfinite(gap) else NO_GAP / self.reg
 

@@ -18,9 +18,10 @@ the last step of the weights went beyond the lowest place on its way, these step
 weights, if they are learned, are optimal for these points, which the certificate shows: no others would gain more than
 ``a avg(x) - min avg(x)``. With several starts the one with the lowest objective is kept.
 
-**With masks** a node solves its transport anew for every target, to the last digits, from one at a large reg that its
-data determine, so that its answer does not depend on earlier targets. So sums do not tell where its records are, as in
-solved_start.py. Targets beyond the reach are not answered.
+**With masks** a node works with its measure moved to the origin (centring.py), so that sums do not tell where its
+records are, as in solved_start.py. It solves its transport anew for every target, to the last digits, from one at a
+large reg that its data determine, so that its answer does not depend on earlier targets. Targets beyond the reach are
+not answered.
 
 **The start** is given, or made by the root (support/free.py) of averages: every contribution has the node's mean and
 mean squares, coordinate by coordinate. They are also the unit in which moves are measured.
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 from barymesh.errors import SupportError
 from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
+from barymesh.methods.centring import Centring
 from barymesh.methods.entropic import REACH
 from barymesh.methods.self_transport import SelfTransport
 from barymesh.methods.sinkhorn import solved
@@ -151,6 +153,11 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         # projections and x; the objective's dual, the upper bound; means and mean squares
         self.up = self.n * self.d + self.n + 2 + 2 * self.d
         self.down = self.n * self.d + self.n + len(FreeOrder)
+        reach = self.free.reach if masked else None
+        self.centring = None if reach is None else Centring(problem, np.zeros(self.d), reach)
+        self.bare = self.up
+        if self.centring is not None:
+            self.up += self.centring.size
         self._oracles: dict[bytes, MovingOracle] = {}
 
     @cached_property
@@ -173,7 +180,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             return None
         potential = REACH * (1.0 + 4.0 * d * reach**2 / self.reg)
         parts = ((n * d, reach), (n + 2, potential), (d, reach), (d, reach**2))
-        return np.concatenate([np.full(count, limit) for count, limit in parts])
+        found = [np.full(count, limit) for count, limit in parts]
+        return np.concatenate(found if self.centring is None else [*found, self.centring.limits(potential)])
 
     def start(self, count: int) -> FreeSupportState:
         n, wide = self.n, self.n * self.d
@@ -233,7 +241,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         state.error[rows] = np.minimum(np.abs(np.exp(state.h[rows]) - a).sum(axis=1), UNKNOWN_ERROR)
         state.upper[rows], state.valid[rows] = 0.0, True
         if certify:
-            certified = self.problem.placed(target.points)
+            certified = self.measured.placed(target.points)
             for row, measure in zip(rows, measures, strict=True):
                 one = np.array([measure], dtype=np.intp)
                 state.upper[row] = transport_bounds(
@@ -269,13 +277,39 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         if key not in self._oracles:
             if len(self._oracles) > 2 * len(self.problem.measures):
                 self._oracles.clear()
-            self._oracles[key] = MovingOracle([self.problem.atoms[k] for k in measures])
+            self._oracles[key] = MovingOracle([self.measured.atoms[k] for k in measures])
         return self._oracles[key]
+
+    @property
+    def measured(self) -> Problem:
+        """The problem with the measures that nodes work with."""
+        return self.problem if self.centring is None else self.centring.problem
 
     def _contribution(self, state: FreeSupportState, rows: Indices) -> Contribution:
         scalars = np.stack([state.value[rows], state.upper[rows]], axis=1)
-        parts = (state.projections[rows], state.x[rows], scalars, self.moments[state.measure[rows]])
-        return Contribution(parts, state.error[rows])
+        parts = [state.projections[rows], state.x[rows], scalars, self.moments[state.measure[rows]]]
+        if self.centring is not None:
+            parts.append(self.centring.columns(state.measure[rows]))
+        return Contribution(tuple(parts), state.error[rows])
+
+    def restored(self, average: Floats, target: FreeTarget) -> Floats:
+        """The ``average (up,)`` of contributions to the last target, as of the measures themselves."""
+        if self.centring is None:
+            return average
+        n, wide, found = self.n, self.n * self.d, average[: self.bare].copy()
+        added = self.centring.added(average[self.bare :], target.points)
+        found[:wide] += np.tile(self.centring.shift(average[self.bare :]), n)
+        # potentials have mean 0 under the weights, as those of the nodes have: a constant would round them
+        mean = float(np.exp(target.log_weights) @ added)
+        found[wide : wide + n] += added - mean
+        found[wide + n] -= mean
+        found[wide + n + 1] += mean
+        return found
+
+    @property
+    def sum_rounding(self) -> float:
+        """What rounding in fixed point may have done to the bounds of a certificate."""
+        return (FIXED_POINT + (0.0 if self.centring is None else self.centring.rounding)) * self.rounding
 
     # the root
 
@@ -284,23 +318,24 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         enough: Enough,
     ) -> Answer:  # fmt: skip
         n, wide = self.n, self.n * self.d
+        last = None if target is None or not target.any() else self._read(target)
+        average = average[: self.bare] if last is None else self.restored(average, last)
         places, drift, (value, upper), moments = np.split(average, np.cumsum([wide, n, 2]))
         centre, spread = moments[: self.d], np.sqrt(np.maximum(moments[self.d :] - moments[: self.d] ** 2, 0.0))
-        if target is None or not target.any():
+        if last is None:
             state.best[row], state.tried[row], state.moves[row] = np.inf, 0, 0
             return self._answer(self._begin(centre, spread, 0))
-        last = self._read(target)
         a, number = np.exp(last.log_weights), int(last.order[FreeOrder.START])
         # potentials count up to constants, so that of the average is left out too
         objective = float(a @ drift - value)
         if last.order[FreeOrder.CERTIFY] > 0:
             gap = upper - (float(drift.min()) - value)
-            rounding = CERTIFIED * (1.0 + abs(upper) + abs(value)) + FIXED_POINT * self.rounding
+            rounding = CERTIFIED * (1.0 + abs(upper) + abs(value)) + self.sum_rounding
             gap = self.reg * (max(float(gap), 0.0) + rounding)
             order = last.order.copy()
             order[FreeOrder.CERTIFY], order[FreeOrder.RESET], order[FreeOrder.GAP] = 0.0, 0.0, gap
             return replace(self._answer(replace(last, order=order)), finished=True)
-        rounding = ROUNDING * (1.0 + abs(objective)) + FIXED_POINT * self.rounding
+        rounding = ROUNDING * (1.0 + abs(objective)) + self.sum_rounding
         rose = objective > state.last_objective[row] + rounding
         if rose:
             state.moves[row] = 0
@@ -454,12 +489,19 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         return state.error
 
     def duals(self, state: FreeSupportState) -> Floats:
-        return state.x * self.reg
+        found = state.x * self.reg
+        if self.centring is not None:
+            points = state.points.reshape(-1, self.n, self.d)
+            found += np.array([self.centring.potentials(one, z) for one, z in zip(state.measure, points, strict=True)])
+        return found
 
     def placed(self, state: FreeSupportState) -> tuple[Floats, Floats, Floats]:
         """The points ``(k, n, d)`` that the nodes have, and there the values ``(k,)`` of their dual functions and their
         estimates ``(k, n)`` of the weights."""
-        return state.points.reshape(-1, self.n, self.d), self.reg * state.value, np.exp(state.h)
+        values = self.reg * state.value
+        if self.centring is not None:
+            values -= self.centring.constants(state.measure)
+        return state.points.reshape(-1, self.n, self.d), values, np.exp(state.h)
 
     def change(self, state: FreeSupportState, row: int, measure: int) -> None:
         state.measure[row], state.valid[row] = measure, False

@@ -97,6 +97,11 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         return needs_rounds(problem)
 
     @property
+    def sum_rounding(self) -> float:
+        """What rounding in fixed point may have done to the bounds of a certificate."""
+        return FIXED_POINT * self.rounding
+
+    @property
     def last_stage(self) -> int:
         return len(self.regs) - 1
 
@@ -233,7 +238,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             oracle, one = self.transports.oracle(new), np.array([measure])
             p = np.exp(t - t.max())
             _, upper = transport_bounds(
-                oracle, one, state.x[[row]], state.h[[row]], p / p.sum(), self.problem.product_costs
+                oracle, one, state.x[[row]], state.h[[row]], p / p.sum(), self.transports.measured.product_costs
             )
             state.upper[row] = upper[0]
 
@@ -275,6 +280,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
     ) -> Answer:  # fmt: skip
         assert isinstance(state, RoundsState)
         n = self.points
+        average = self.restored(average, target)
         if target is None:
             target = np.zeros(self.down)
             state.phase[row] = Phase.NONE
@@ -301,6 +307,11 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
             report = self.report(average, self.offset(state, row, report.stage))
         return self._step_on(state, row, report, target, weight, error + further, enough, revised)
 
+    def restored(self, average: Floats, target: Floats | None) -> Floats:
+        """The ``average (up,)`` of contributions to the last target, as of the measures themselves, where nodes work
+        with other ones in their place."""
+        return average
+
     def offset(self, state: RoundsState, row: int, stage: int) -> Floats | float:
         """What the potentials are to sum to at this stage: 0, or the ``(n,)`` numbers that the root has in its row."""
         return 0.0
@@ -322,7 +333,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         better of two lower ones, that of the last step and that of the potentials whose transports are solved, and what
         rounding may have done to these."""
         lower = max(-(report.merit - report.spread), -(float(state.base_merit[row]) - float(state.base_spread[row])))
-        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + FIXED_POINT * self.rounding
+        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + self.sum_rounding
         return max(report.upper - lower, 0.0) + rounding
 
     def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
@@ -346,7 +357,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         """Whether the last step is kept."""
         spread = float(state.base_spread[row])
         before, now = float(state.base_merit[row]) - spread, report.merit - report.spread
-        fixed_point = FIXED_POINT * self.rounding
+        fixed_point = self.sum_rounding
         wanted, rounding = SHARE * min(spread, report.spread), ROUNDING * (1.0 + abs(now)) + fixed_point
         resolved = wanted > rounding or report.spread <= SPREADING * max(spread, fixed_point)
         return resolved and now - before <= rounding - wanted

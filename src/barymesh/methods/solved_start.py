@@ -1,19 +1,20 @@
 """Rounds for masked sums, which do not tell where the records of a node are.
 
-A root gets sums over all nodes only, but it chooses the targets, and with them what is summed. At the potential
-0, where nodes begin otherwise, the estimate of a node is a blurred image of its records. Here a node begins with the
-*solved transport* to the uniform measure, and moves from there:
+A root gets sums over all nodes only, but it chooses the targets, and with them what is summed. So what a node computes
+is not to depend on where its records are:
 
     shift the records of every node by s_i, such that the weighted mean of all shifts is 0
 
-For squared distances, ``|z - y - s|^2 = |z - y|^2 - 2 z.s + 2 y.s + |s|^2``, this adds ``a_i = -2 z.s_i / reg`` to the
-potential that node i begins with, and nothing to its estimate there. A node moves by what its estimate and the target
-say, so it is at a potential that differs by ``a_i`` after every round too. And in sums over all nodes the ``a_i``
-cancel: no sum changes, at any targets, in any order, but for one constant in the dual values. So nothing in the sums
-tells which of these worlds is the real one.
+For squared distances a node works with its measure in the middle of the support (centring.py), and so do the same in
+both worlds, to the last bit. Where it was, it sends beside that, the same in every round; and of that the root gets the
+weighted mean of all, which is the same too. So nothing in the sums tells which of these worlds is the real one, at any
+targets, in any order.
 
-Nothing else may depend on where the records are. So potentials are cut by how far they are from where they began, not
-by their size; and Newton's column is sent without the potential in it, which the root knows from its own column.
+For the shape of the records, a node begins with the *solved transport* to the uniform measure: at the potential 0,
+where nodes begin otherwise, its estimate is a blurred image of them.
+
+What a root that lies can reach is cut, at the same place for all nodes; and Newton's column is sent without the
+potential in it, which the root knows from its own column.
 """
 
 from __future__ import annotations
@@ -21,24 +22,61 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.gradients.logarithmic import LogGradients
 from barymesh.methods.base import Contribution, Floats, Indices
-from barymesh.methods.entropic import EntropicState, potential_limit
-from barymesh.methods.orders import Order, Report, RoundsState
+from barymesh.methods.centring import around_support
+from barymesh.methods.entropic import REACH, EntropicState, potential_limit
+from barymesh.methods.orders import Order, RoundsState
 from barymesh.methods.rounds import Rounds
-from barymesh.problem import Problem
-
-# how far potentials may be from where they began, as a share of their limit: with what they begin with, they are below
-# the limit, so that nothing is cut in fixed point
-FARTHEST_MOVE = 0.5
+from barymesh.methods.transports import CentredTransports
+from barymesh.problem import Problem, support_cost
 
 
 class SolvedStartRounds(Rounds):
     """Rounds whose nodes begin with solved transports to the uniform measure; arguments as for ``Rounds``."""
 
+    def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
+        super().__init__(problem, log_gradients, nodes, from_start=from_start)
+        # for other costs there is no shift that plans do not depend on
+        self.centring = around_support(problem) if problem.cost.squared else None
+        if self.centring is not None:
+            self.transports = CentredTransports(self.centring, self.regs)
+            self.up += self.centring.size
+
     @staticmethod
     def lowers_reg(problem: Problem) -> bool:
         # from the uniform measure, larger regs lead to the barycenter sooner
         return True
+
+    @property
+    def sum_rounding(self) -> float:
+        shifted = 0.0 if self.centring is None else self.centring.rounding
+        return super().sum_rounding + shifted * self.rounding
+
+    def contribution_bounds(self) -> tuple[Floats, Floats]:
+        bounds = super().contribution_bounds()
+        if self.centring is not None:
+            found = self.centring.limits(potential_limit(self.problem))
+            for side, most in zip(bounds, (-found, found), strict=True):
+                side[self._bare :] = most
+        return bounds
+
+    def limits(self) -> Floats:
+        found = super().limits()
+        if self.centring is not None:
+            found[self._bare :] = self.centring.limits(potential_limit(self.problem))
+        return found
+
+    @property
+    def _bare(self) -> int:
+        """The numbers of a contribution without those of the centring."""
+        return self.up - (0 if self.centring is None else self.centring.size)
+
+    def start(self, count: int) -> RoundsState:
+        state = super().start(count)
+        if self.initial is not None and self.centring is not None:
+            state.x -= self.centring.potentials(state.measure, self.problem.support.points) / self.reg
+        return state
 
     def first(self, state: EntropicState) -> Contribution:
         self._place(state, np.arange(len(state.x)))
@@ -52,47 +90,59 @@ class SolvedStartRounds(Rounds):
 
     def _contribution(self, state: RoundsState, rows: Indices) -> Contribution:
         found = super()._contribution(state, rows)
-        if not self.newton:
-            return found
-        h, x, scalars, move, matrix = found.parts
-        return Contribution((h, x, scalars, move + x, matrix), found.errors)
-
-    def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
+        parts = list(found.parts)
         if self.newton:
-            n, average = self.points, average.copy()
-            average[self.precise.stop : self.precise.stop + n] -= average[n : 2 * n]
-        return super().report(average, offset)
+            h, x, scalars, move, matrix = parts
+            parts = [h, x, scalars, move + x, matrix]
+        if self.centring is not None:
+            parts.append(self.centring.columns(state.measure[rows]))
+        return Contribution(tuple(parts), found.errors)
+
+    def restored(self, average: Floats, target: Floats | None) -> Floats:
+        n, found = self.points, average[: self._bare].copy()
+        if self.centring is not None:
+            share = self.reg / self.regs[min(max(self.stage(average), 0), self.last_stage)]
+            added = share * self.centring.added(average[self._bare :], self.problem.support.points)
+            found[n : 2 * n] += added
+            if target is not None:
+                # the bound is one on the cost to this measure
+                p = np.exp(target[:n] - target[:n].max())
+                found[2 * n + 1] += float(p @ added) / p.sum()
+        if self.newton:
+            found[self.precise.stop : self.precise.stop + n] -= found[n : 2 * n]
+        return found
+
+    def duals(self, state: EntropicState) -> Floats:
+        found = super().duals(state)
+        if self.centring is not None:
+            found = found + self.centring.potentials(state.measure, self.problem.support.points)
+        return found
 
     def change(self, state: EntropicState, row: int, measure: int) -> None:
         assert isinstance(state, RoundsState)
         super().change(state, row, measure)
-        # the potential that it had would tell where the new measure is from the old one
+        # it begins anew
         state.x[row], state.base_h[row] = 0.0, 0.0
 
     def _obey(self, state: RoundsState, row: int, target: Floats) -> None:
-        # a large constant would round potentials to a few digits, and which these are depends on where records are
+        # a large constant would round potentials to a few digits
         t, most = target[: self.points], potential_limit(self.problem)
         super()._obey(state, row, np.concatenate([np.maximum(t - t.max(), -most), target[self.points :]]))
         if target[self.points + Order.CERTIFY] > 0:
             state.certified[row] = t
 
     def within_reach(self, state: RoundsState, row: int, x: Floats, stage: int) -> Floats:
-        home = self._home(int(state.measure[row])) / self.regs[stage]
-        most = FARTHEST_MOVE * potential_limit(self.problem) * self.problem.reg / self.regs[stage]
-        moved = np.where(np.isfinite(x), x - home, 0.0)
-        return np.asarray(home + np.clip(moved, -most, most))
+        # by what all nodes know
+        most = REACH * (1.0 + support_cost(self.problem) / self.regs[stage])
+        return np.asarray(np.clip(np.where(np.isfinite(x), x, 0.0), -most, most))
 
     def _place(self, state: EntropicState, rows: Indices) -> None:
         """Where nodes begin, and where a step that is not accepted leads back to."""
         assert isinstance(state, RoundsState)
         new = rows[~(state.x[rows].any(axis=1) | state.base_h[rows].any(axis=1))]
         for row in new:
-            state.x[row] = self._home(int(state.measure[row])) / self.regs[state.stage[row]]
+            home = self.regs[0] / self.regs[state.stage[row]] * self.transports.home(int(state.measure[row]))
+            state.x[row] = self.within_reach(state, int(row), home, int(state.stage[row]))
         self._evaluate(state, new)
         state.base[new], state.base_h[new] = state.x[new], state.h[new]
         state.base_stage[new], state.base_damping[new] = state.stage[new], state.damping[new]
-
-    def _home(self, measure: int) -> Floats:
-        """``(n,)``: the potential of the solved transport to the uniform measure with the first reg, in units of the
-        cost."""
-        return self.regs[0] * self.transports.home(measure)

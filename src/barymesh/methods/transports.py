@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from barymesh.methods.base import Floats, Indices
+from barymesh.methods.centring import Centring
 from barymesh.methods.response import Response
 from barymesh.methods.self_transport import SelfTransport
 from barymesh.methods.sinkhorn import solved
@@ -32,16 +34,24 @@ class Transports:
 
     def __init__(self, problem: Problem, regs: list[float]) -> None:
         self.problem, self.regs = problem, regs
-        self.response = Response(problem)
         self._oracles: dict[int, Oracle] = {}
         self._homes: dict[int, Floats] = {}
         self._larger: dict[float, Oracle] = {}
         self._self_transports: dict[int, SelfTransport] = {}
 
+    @property
+    def measured(self) -> Problem:
+        """The problem whose measures are transported."""
+        return self.problem
+
+    @cached_property
+    def response(self) -> Response:
+        return Response(self.measured)
+
     def oracle(self, stage: int) -> Oracle:
         """That of a stage of the regularisation, with the atoms of the last."""
         if stage not in self._oracles:
-            problem = self.problem
+            problem = self.measured
             self._oracles[stage] = (
                 problem.float64_oracle
                 if stage == len(self.regs) - 1
@@ -54,7 +64,7 @@ class Transports:
         closely as can be. It is solved with larger regs first, from one as large as the largest cost on the support,
         where the data determine all of it to the last digits; so it moves with the data."""
         if measure not in self._homes:
-            problem, last = self.problem, self.regs[0]
+            problem, last = self.measured, self.regs[0]
             regs = stages(last, support_cost(problem), 1.0)
             x, before = np.zeros(problem.support.size), regs[0]
             uniform = np.full(x.size, -np.log(x.size))
@@ -130,6 +140,18 @@ class Transports:
         h = own.evaluate(x[None], _ONE)[1][0]
         # where there is next to no mass, this step alone is exact
         return x + log_p - h, float(np.abs(np.exp(h) - np.exp(log_p)).sum())
+
+
+class CentredTransports(Transports):
+    """Those of the measures after ``centring``."""
+
+    def __init__(self, centring: Centring, regs: list[float]) -> None:
+        super().__init__(centring.given, regs)
+        self._centring = centring
+
+    @property
+    def measured(self) -> Problem:
+        return self._centring.problem
 
 
 def _normalised(t: Floats) -> Floats:

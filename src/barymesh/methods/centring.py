@@ -1,0 +1,146 @@
+"""Measures moved to one place, so that nothing that is computed with them depends on where they were.
+
+For squared distances a node can work with its measure moved by -s, for any s of its own. With ``y = s + y'``
+
+    |z - y|^2  =  |z - y'|^2 - 2 z.s + 2 y'.s + |s|^2
+
+so the plans are the same; the potential ``x'`` and the dual value ``W*'`` that it finds belong to those of its own
+measure,
+
+    x = x' - 2 z.s / reg,        W* = W*' - (2 y'.s + |s|^2) / reg,  averaged over y'
+
+and a cost to a measure p is larger by ``(2 y'.s + |s|^2 - 2 <z>_p.s) / reg``. A node sends ``s`` beside the rest, the
+same in every round, and the root adds what follows from its average. What does not depend on z or p is not sent: it
+changes the objective by a constant, which is then not known, and not the certified gap.
+
+s is the middle of the box around a node's records. It is found, and subtracted, in whole numbers of a unit, so that
+records of one shape have the same ``y'`` to the last bit, wherever they are: not even the way numbers are rounded tells
+where that is. The unit is 1, .1, .01, ... if the records are multiples of it. Others are rounded, to ``GRAIN`` of what
+they may range over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barymesh.measures import Atoms
+from barymesh.measures.absent import Absent
+from barymesh.methods.base import Floats, Indices
+from barymesh.problem import Problem
+from barymesh.support.grid import Grid, ends
+
+# decimals of so many places are taken for what they are; others are rounded to this share of their range, which does
+# less than the rounding of sums, and seldom depends on where they are
+PLACES, GRAIN = 9, 2.0**-42
+# whole numbers below this, and their sums, are exact
+MOST_UNITS = 2.0**51
+# records are within this share of the range of the support from its middle; what nodes add has the limits of potentials
+# divided by it
+SHARE = 0.25
+# how far from their places, relative to that range, points may be that count as those of a grid
+REGULAR = 1e-12
+
+
+class Centring:
+    """The measures of a ``problem`` with squared distances, moved to the ``middle (d,)`` of what all nodes know, which
+    reaches as far as ``reach``, a number for every axis or one for all."""
+
+    def __init__(self, problem: Problem, middle: Floats, reach: float) -> None:
+        self.given, self.middle, self.reach = problem, middle, reach
+        # how many numbers a node adds to the sums
+        self.size = middle.size
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem with the measures in the middle."""
+        atoms = [one for one, _ in self._moved]
+        # nothing but the atoms is asked for
+        return replace(self.given, measures=[Absent()] * len(atoms)).on(self.given.support, atoms)
+
+    @cached_property
+    def shifts(self) -> Floats:
+        """``(m, d)``: s of every measure."""
+        return np.array([shift for _, shift in self._moved])
+
+    @cached_property
+    def _moved(self) -> list[tuple[Atoms, Floats]]:
+        return [self._centred(atoms) for atoms in self.given.atoms]
+
+    def columns(self, measures: NDArray[np.int64]) -> Floats:
+        """``(b, d)``: what nodes with these measures add to the sums, s in units in which potentials are."""
+        return np.asarray(2.0 * self.reach / self.given.reg * self.shifts[measures])
+
+    def limits(self, largest: float) -> Floats:
+        """``(d,)``: of these, where potentials are at most ``largest``."""
+        return np.full(self.size, SHARE * largest)
+
+    @property
+    def rounding(self) -> float:
+        """By how many times the rounding of the averages of potentials the bounds of a certificate are off for what is
+        added: to potentials twice and to a cost once, for every axis."""
+        return 3.0 * SHARE * self.middle.size
+
+    def added(self, average: Floats, points: Floats) -> Floats:
+        """``(n,)``, from the ``average (d,)`` of the columns: what is added to the average of the potentials at the
+        ``points (n, d)``, in units of reg."""
+        return np.asarray(-((points - self.middle) @ average) / self.reach)
+
+    def shift(self, average: Floats) -> Floats:
+        """``(d,)``: s, on average."""
+        return average * self.given.reg / (2.0 * self.reach)
+
+    def potentials(self, measures: NDArray[np.int64], points: Floats) -> Floats:
+        """``(b, n)``: what is added to the potentials of single nodes at the ``points (n, d)``, in units of the
+        cost."""
+        return np.asarray(-2.0 * self.shifts[measures] @ (points - self.middle).T)
+
+    def constants(self, measures: NDArray[np.int64]) -> Floats:
+        """``(b,)``: what is subtracted from the dual values of single nodes, in units of the cost."""
+        means = np.array([self._moved[k][0].weights @ (self._moved[k][0].points - self.middle) for k in measures])
+        return np.asarray((self.shifts[measures] * (2.0 * means + self.shifts[measures])).sum(axis=1))
+
+    def _centred(self, atoms: Atoms) -> tuple[Atoms, Floats]:
+        """The atoms in the middle, and by how much they were moved."""
+        if self.given.support.grid is not None and atoms.grid is not None:
+            # on a line the points themselves count, if they are not quite regular
+            between = np.abs(atoms.grid.points[atoms.index] - atoms.points).max()
+            if atoms.grid.dimension > 1 or between <= REGULAR * self.reach:
+                return self._cropped(atoms, atoms.grid)
+        whole, units, origin = self._counted(atoms.points)
+        low, high = ends(whole)
+        middle = (low + high) / 2.0
+        table = self.middle + (whole - middle) / units
+        return Atoms(table, np.arange(len(table)), atoms.weights), origin + middle / units - self.middle
+
+    def _counted(self, points: Floats) -> tuple[Floats, float, Floats]:
+        """The ``points (N, d)`` in whole numbers of a unit from an origin ``(d,)``, and how many units are 1."""
+        for place in range(PLACES + 1):
+            units = 10.0**place
+            whole = np.rint(units * points)
+            # a decimal is the double next to this quotient
+            if np.array_equal(whole / units, points) and np.abs(whole).max() < MOST_UNITS:
+                return whole, units, np.zeros(points.shape[1])
+        origin, units = ends(points)[0], 2.0 ** -np.floor(np.log2(GRAIN * self.reach))
+        return np.rint(units * (points - origin)), float(units), origin
+
+    def _cropped(self, atoms: Atoms, grid: Grid) -> tuple[Atoms, Floats]:
+        """Of atoms on a grid the part that they are on, so that kernels stay separable."""
+        places: Indices = np.stack(np.unravel_index(atoms.index, grid.shape), axis=1)
+        low, high = places.min(axis=0), places.max(axis=0)
+        steps = (np.array(grid.upper) - grid.lower) / np.maximum(np.array(grid.shape) - 1, 1)
+        shape = tuple((high - low + 1).tolist())
+        half = steps * (high - low) / 2.0
+        cropped = Grid(shape, tuple((self.middle - half).tolist()), tuple((self.middle + half).tolist()))
+        index = np.ravel_multi_index(tuple((places - low).T), shape)
+        shift = np.array(grid.lower) + steps * (low + high) / 2.0 - self.middle
+        return Atoms(cropped.points, index, atoms.weights, cropped), shift
+
+
+def around_support(problem: Problem) -> Centring:
+    """To the middle of the support."""
+    low, high = problem.support.ends
+    return Centring(problem, (low + high) / 2.0, float((high - low).max()) / 2.0 or 1.0)

@@ -46,8 +46,9 @@ REGULAR = 1e-12
 
 
 class Centring:
-    """The measures of a ``problem`` with squared distances, moved to the ``middle (d,)`` of what all nodes know, which
-    reaches as far as ``reach``, a number for every axis or one for all."""
+    """The measures of a ``problem`` with squared distances, moved to the ``middle (d,)`` of a box that all nodes know,
+    which is as far as ``reach`` from its sides at most. If ``middle`` has no numbers the measures stay where they are,
+    and there is nothing to send or to add: for other costs, and without masks."""
 
     def __init__(self, problem: Problem, middle: Floats, reach: float) -> None:
         self.given, self.middle, self.reach = problem, middle, reach
@@ -57,6 +58,8 @@ class Centring:
     @cached_property
     def problem(self) -> Problem:
         """The problem with the measures in the middle."""
+        if self.size == 0:
+            return self.given
         atoms = [one for one, _ in self._moved]
         # nothing but the atoms is asked for
         return replace(self.given, measures=[Absent()] * len(atoms)).on(self.given.support, atoms)
@@ -64,6 +67,8 @@ class Centring:
     @cached_property
     def shifts(self) -> Floats:
         """``(m, d)``: s of every measure."""
+        if self.size == 0:
+            return np.empty((len(self.given.measures), 0))
         return np.array([shift for _, shift in self._moved])
 
     @cached_property
@@ -87,7 +92,7 @@ class Centring:
     def added(self, average: Floats, points: Floats) -> Floats:
         """``(n,)``, from the ``average (d,)`` of the columns: what is added to the average of the potentials at the
         ``points (n, d)``, in units of reg."""
-        return np.asarray(-((points - self.middle) @ average) / self.reach)
+        return np.asarray(-(self._from_middle(points) @ average) / self.reach)
 
     def shift(self, average: Floats) -> Floats:
         """``(d,)``: s, on average."""
@@ -96,12 +101,16 @@ class Centring:
     def potentials(self, measures: NDArray[np.int64], points: Floats) -> Floats:
         """``(b, n)``: what is added to the potentials of single nodes at the ``points (n, d)``, in units of the
         cost."""
-        return np.asarray(-2.0 * self.shifts[measures] @ (points - self.middle).T)
+        return np.asarray(-2.0 * self.shifts[measures] @ self._from_middle(points).T)
 
     def constants(self, measures: NDArray[np.int64]) -> Floats:
         """``(b,)``: what is subtracted from the dual values of single nodes, in units of the cost."""
-        means = np.array([self._moved[k][0].weights @ (self._moved[k][0].points - self.middle) for k in measures])
+        atoms = self.problem.atoms
+        means = np.array([atoms[k].weights @ self._from_middle(atoms[k].points) for k in measures])
         return np.asarray((self.shifts[measures] * (2.0 * means + self.shifts[measures])).sum(axis=1))
+
+    def _from_middle(self, points: Floats) -> Floats:
+        return points[:, : self.size] - self.middle
 
     def _centred(self, atoms: Atoms) -> tuple[Atoms, Floats]:
         """The atoms in the middle, and by how much they were moved."""
@@ -141,6 +150,8 @@ class Centring:
 
 
 def around_support(problem: Problem) -> Centring:
-    """To the middle of the support."""
+    """To the middle of the support, if the cost is squared distance."""
+    if not problem.cost.squared:
+        return Centring(problem, np.empty(0), 1.0)
     low, high = problem.support.ends
     return Centring(problem, (low + high) / 2.0, float((high - low).max()) / 2.0 or 1.0)

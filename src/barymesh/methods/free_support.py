@@ -153,11 +153,9 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         # projections and x; the objective's dual, the upper bound; means and mean squares
         self.up = self.n * self.d + self.n + 2 + 2 * self.d
         self.down = self.n * self.d + self.n + len(FreeOrder)
-        reach = self.free.reach if masked else None
-        self.centring = None if reach is None else Centring(problem, np.zeros(self.d), reach)
-        self.bare = self.up
-        if self.centring is not None:
-            self.up += self.centring.size
+        self.centring = Centring(problem, np.zeros(self.d if masked else 0), self.free.reach or 1.0)
+        self.shift_columns = slice(self.up, self.up + self.centring.size)
+        self.up = self.shift_columns.stop
         self._oracles: dict[bytes, MovingOracle] = {}
 
     @cached_property
@@ -180,8 +178,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
             return None
         potential = REACH * (1.0 + 4.0 * d * reach**2 / self.reg)
         parts = ((n * d, reach), (n + 2, potential), (d, reach), (d, reach**2))
-        found = [np.full(count, limit) for count, limit in parts]
-        return np.concatenate(found if self.centring is None else [*found, self.centring.limits(potential)])
+        return np.concatenate([np.full(count, limit) for count, limit in parts] + [self.centring.limits(potential)])
 
     def start(self, count: int) -> FreeSupportState:
         n, wide = self.n, self.n * self.d
@@ -283,22 +280,21 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
     @property
     def measured(self) -> Problem:
         """The problem with the measures that nodes work with."""
-        return self.problem if self.centring is None else self.centring.problem
+        return self.centring.problem
 
     def _contribution(self, state: FreeSupportState, rows: Indices) -> Contribution:
         scalars = np.stack([state.value[rows], state.upper[rows]], axis=1)
-        parts = [state.projections[rows], state.x[rows], scalars, self.moments[state.measure[rows]]]
-        if self.centring is not None:
-            parts.append(self.centring.columns(state.measure[rows]))
-        return Contribution(tuple(parts), state.error[rows])
+        measures = state.measure[rows]
+        fixed = self.moments[measures], self.centring.columns(measures)
+        return Contribution((state.projections[rows], state.x[rows], scalars, *fixed), state.error[rows])
 
     def restored(self, average: Floats, target: FreeTarget) -> Floats:
         """The ``average (up,)`` of contributions to the last target, as of the measures themselves."""
-        if self.centring is None:
-            return average
-        n, wide, found = self.n, self.n * self.d, average[: self.bare].copy()
-        added = self.centring.added(average[self.bare :], target.points)
-        found[:wide] += np.tile(self.centring.shift(average[self.bare :]), n)
+        n, wide, shift = self.n, self.n * self.d, average[self.shift_columns]
+        found = average[: self.shift_columns.start].copy()
+        if shift.size:
+            found[:wide] += np.tile(self.centring.shift(shift), n)
+        added = self.centring.added(shift, target.points)
         # potentials have mean 0 under the weights, as those of the nodes have: a constant would round them
         mean = float(np.exp(target.log_weights) @ added)
         found[wide : wide + n] += added - mean
@@ -309,7 +305,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
     @property
     def sum_rounding(self) -> float:
         """What rounding in fixed point may have done to the bounds of a certificate."""
-        return (FIXED_POINT + (0.0 if self.centring is None else self.centring.rounding)) * self.rounding
+        return (FIXED_POINT + self.centring.rounding) * self.rounding
 
     # the root
 
@@ -319,7 +315,7 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
     ) -> Answer:  # fmt: skip
         n, wide = self.n, self.n * self.d
         last = None if target is None or not target.any() else self._read(target)
-        average = average[: self.bare] if last is None else self.restored(average, last)
+        average = average[: self.shift_columns.start] if last is None else self.restored(average, last)
         places, drift, (value, upper), moments = np.split(average, np.cumsum([wide, n, 2]))
         centre, spread = moments[: self.d], np.sqrt(np.maximum(moments[self.d :] - moments[: self.d] ** 2, 0.0))
         if last is None:
@@ -489,18 +485,14 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         return state.error
 
     def duals(self, state: FreeSupportState) -> Floats:
-        found = state.x * self.reg
-        if self.centring is not None:
-            points = state.points.reshape(-1, self.n, self.d)
-            found += np.array([self.centring.potentials(one, z) for one, z in zip(state.measure, points, strict=True)])
-        return found
+        each = zip(state.measure, state.points.reshape(-1, self.n, self.d), strict=True)
+        added = np.array([self.centring.potentials(measure, points) for measure, points in each])
+        return np.asarray(state.x * self.reg + added)
 
     def placed(self, state: FreeSupportState) -> tuple[Floats, Floats, Floats]:
         """The points ``(k, n, d)`` that the nodes have, and there the values ``(k,)`` of their dual functions and their
         estimates ``(k, n)`` of the weights."""
-        values = self.reg * state.value
-        if self.centring is not None:
-            values -= self.centring.constants(state.measure)
+        values = self.reg * state.value - self.centring.constants(state.measure)
         return state.points.reshape(-1, self.n, self.d), values, np.exp(state.h)
 
     def change(self, state: FreeSupportState, row: int, measure: int) -> None:

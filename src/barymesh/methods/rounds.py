@@ -111,7 +111,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         lower[[stage, square]], upper[[stage, square]] = 0.0, (self.last_stage, self.last_stage**2)
         if self.newton:
             # G is a matrix with entries from 0 to 1/damping, less 1 p' times 1/(damping (1 + damping))
-            matrix = slice(self.up - self.points**2, self.up)
+            first = self.precise.stop + self.points
+            matrix = slice(first, first + self.points**2)
             lower[matrix], upper[matrix] = -1.0 / LEAST_DAMPING, 1.0 / LEAST_DAMPING
         return lower, upper
 

@@ -5,16 +5,15 @@ is not to depend on where its records are:
 
     shift the records of every node by s_i, such that the weighted mean of all shifts is 0
 
-For squared distances a node works with its measure in the middle of the support (centring.py), and so do the same in
-both worlds, to the last bit. Where it was, it sends beside that, the same in every round; and of that the root gets the
-weighted mean of all, which is the same too. So nothing in the sums tells which of these worlds is the real one, at any
-targets, in any order.
+For squared distances a node works with its measure in the middle of the support (centring.py), so it does the same in
+both worlds, to the last bit. By how much the measure was moved, it sends beside that, the same in every round; and of
+that the root gets the weighted mean of all, which is the same too. So nothing in the sums tells which of these worlds is
+the real one, at any targets, in any order.
 
 For the shape of the records, a node begins with the *solved transport* to the uniform measure: at the potential 0,
 where nodes begin otherwise, its estimate is a blurred image of them.
 
-What a root that lies can reach is cut, at the same place for all nodes; and Newton's column is sent without the
-potential in it, which the root knows from its own column.
+What a root that lies can reach is cut, at a place that all nodes know.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class SolvedStartRounds(Rounds):
 
     def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
         super().__init__(problem, log_gradients, nodes, from_start=from_start)
-        # for other costs there is no shift that plans do not depend on
-        self.centring = around_support(problem) if problem.cost.squared else None
-        if self.centring is not None:
-            self.transports = CentredTransports(self.centring, self.regs)
-            self.up += self.centring.size
+        self.centring = around_support(problem)
+        self.transports = CentredTransports(self.centring, self.regs)
+        # where the numbers of the centring are: after those that all rounds have
+        self.shift_columns = slice(self.up, self.up + self.centring.size)
+        self.up = self.shift_columns.stop
 
     @staticmethod
     def lowers_reg(problem: Problem) -> bool:
@@ -50,31 +49,22 @@ class SolvedStartRounds(Rounds):
 
     @property
     def sum_rounding(self) -> float:
-        shifted = 0.0 if self.centring is None else self.centring.rounding
-        return super().sum_rounding + shifted * self.rounding
+        return super().sum_rounding + self.centring.rounding * self.rounding
 
     def contribution_bounds(self) -> tuple[Floats, Floats]:
-        bounds = super().contribution_bounds()
-        if self.centring is not None:
-            found = self.centring.limits(potential_limit(self.problem))
-            for side, most in zip(bounds, (-found, found), strict=True):
-                side[self._bare :] = most
-        return bounds
+        lower, upper = super().contribution_bounds()
+        most = self.centring.limits(potential_limit(self.problem))
+        lower[self.shift_columns], upper[self.shift_columns] = -most, most
+        return lower, upper
 
     def limits(self) -> Floats:
         found = super().limits()
-        if self.centring is not None:
-            found[self._bare :] = self.centring.limits(potential_limit(self.problem))
+        found[self.shift_columns] = self.centring.limits(potential_limit(self.problem))
         return found
-
-    @property
-    def _bare(self) -> int:
-        """The numbers of a contribution without those of the centring."""
-        return self.up - (0 if self.centring is None else self.centring.size)
 
     def start(self, count: int) -> RoundsState:
         state = super().start(count)
-        if self.initial is not None and self.centring is not None:
+        if self.initial is not None:
             state.x -= self.centring.potentials(state.measure, self.problem.support.points) / self.reg
         return state
 
@@ -90,33 +80,25 @@ class SolvedStartRounds(Rounds):
 
     def _contribution(self, state: RoundsState, rows: Indices) -> Contribution:
         found = super()._contribution(state, rows)
-        parts = list(found.parts)
-        if self.newton:
-            h, x, scalars, move, matrix = parts
-            parts = [h, x, scalars, move + x, matrix]
-        if self.centring is not None:
-            parts.append(self.centring.columns(state.measure[rows]))
-        return Contribution(tuple(parts), found.errors)
+        return Contribution((*found.parts, self.centring.columns(state.measure[rows])), found.errors)
 
     def restored(self, average: Floats, target: Floats | None) -> Floats:
-        n, found = self.points, average[: self._bare].copy()
-        if self.centring is not None:
-            share = self.reg / self.regs[min(max(self.stage(average), 0), self.last_stage)]
-            added = share * self.centring.added(average[self._bare :], self.problem.support.points)
-            found[n : 2 * n] += added
-            if target is not None:
-                # the bound is one on the cost to this measure
-                p = np.exp(target[:n] - target[:n].max())
-                found[2 * n + 1] += float(p @ added) / p.sum()
+        n, found = self.points, average[: self.shift_columns.start].copy()
+        stage = min(max(self.stage(average), 0), self.last_stage)
+        added = self.centring.added(average[self.shift_columns], self.problem.support.points)
+        added *= self.reg / self.regs[stage]
+        found[n : 2 * n] += added
+        if target is not None:
+            # the bound is one on the cost to this measure
+            p = np.exp(target[:n] - target[:n].max())
+            found[2 * n + 1] += float(p @ added) / p.sum()
         if self.newton:
-            found[self.precise.stop : self.precise.stop + n] -= found[n : 2 * n]
+            # Newton's column has the potential in it, with the other sign
+            found[self.precise.stop : self.precise.stop + n] -= added
         return found
 
     def duals(self, state: EntropicState) -> Floats:
-        found = super().duals(state)
-        if self.centring is not None:
-            found = found + self.centring.potentials(state.measure, self.problem.support.points)
-        return found
+        return super().duals(state) + self.centring.potentials(state.measure, self.problem.support.points)
 
     def change(self, state: EntropicState, row: int, measure: int) -> None:
         assert isinstance(state, RoundsState)

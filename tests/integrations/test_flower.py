@@ -89,6 +89,9 @@ def appears(file):
     return file.exists()
 
 
+AGREED = {"support": "60:-4:4", "reg": 0.1, "weights": "size"}
+
+
 def is_barycenter(result, measures, support, reg):
     best = bm.barycenter(measures, support, reg=reg, weights="size", tol=1e-10)
     assert result.success
@@ -129,7 +132,7 @@ def test_the_project_runs_with_real_nodes_and_says_nothing_of_their_data(tmp_pat
     output = tmp_path / "found.npz"
     with ExitStack() as stack:
         port = stack.enter_context(superlink(tmp_path))
-        for file, identity in zip(files, folders(tmp_path), strict=True):
+        for file, identity in zip(files, folders(tmp_path, **AGREED), strict=True):
             stack.enter_context(
                 process(
                     tmp_path, NODE, "--insecure", "--superlink", f"127.0.0.1:{port}", "--port",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barymesh.errors import ConfigError, MeasureError, NetworkError, OptionError
-from barymesh.integrations.identity import SITES, Identity
+from barymesh.errors import ConfigError, MeasureError, NetworkError, OptionError, RegularisationError
+from barymesh.integrations.identity import SITES, Agreement, Identity
 from barymesh.integrations.masked_star import contribution_sums, new_coordinator, new_site
 from barymesh.integrations.star import StarOptions
 from barymesh.methods.orders import Order
@@ -121,31 +121,69 @@ def test_a_site_uses_no_mask_again_from_an_old_copy_of_its_memory():
 
 
 def test_a_coordinator_that_lies_about_the_weights_learns_the_same_sum():
-    """It may claim another total in each round. If sites cut what is too large for that, or refused it, the sum would
+    """It may claim another total in each run. If sites cut what is too large for that, or refused it, the sum would
     have a kink at the weight of each, and the slopes between two kinks would be the contributions of single sites."""
     options = replace(OPTIONS, weights="size")
-    coordinator, sites = begun(options)
-    while coordinator.round < 5:
-        coordinator.advance([site.report(coordinator.round, coordinator.target) for site in sites])
-    sums, target = contribution_sums(options, coordinator.method), coordinator.target.copy()
-    order = slice(coordinator.method.points, coordinator.method.down)
-    found = []
-    total = target[-1]
-    # nodes stay where they are: no step
-    target[order] = 0.0
-    for number, claimed in enumerate([total, *np.linspace(3.0, total, 12), 4 * total], start=5):
-        target[-1] = claimed
-        words = np.sum([site.report(number, target)["words"] for site in sites], axis=0, dtype=np.uint64)
-        assert words[sums.roll.stop] == len(sites)
+    found, total, sites = [], 0.0, []
+    for claimed in (None, *np.linspace(3.0, 200.0, 12), 1000.0):
+        coordinator, sites = begun(options)
+        coordinator.advance([site.report(1, coordinator.target) for site in sites])
+        sums, target = contribution_sums(options, coordinator.method), coordinator.target.copy()
+        if claimed is None:
+            total = target[-1]
+        else:
+            target[-1] = claimed
+        words = np.sum([site.report(2, target)["words"] for site in sites], axis=0, dtype=np.uint64)
+        count, weight = words[sums.roll.stop : sums.roll.stop + 2]
+        # neither does the sum of the weights show anything of them
+        assert count == 3
+        assert sums.weights.numbers(np.array([weight]))[0] == pytest.approx(3.0, abs=1e-14)
         # of 64 bits; where the claim is far too small the highest are lost
         parts = words[sums.roll.stop + 3 :].view(np.int64) / sums.parts.scale
         period = 2.0**64 / sums.parts.scale
-        honest = found[0] * total / claimed if found else parts
+        honest = found[0] * total / target[-1] if found else parts
         off = np.abs((parts - honest + period / 2) % period - period / 2)
         assert (off <= 1e-9 * (1 + np.abs(honest))).all()
         found.append(parts)
+        # once in a run
+        target[-1] = target[-1] + 1.0
+        with pytest.raises(NetworkError, match="may not change"):
+            sites[0].report(3, target)
     sizes = sorted(site.weight for site in sites)
     assert 3.0 < sizes[-2] < sizes[-1] < total
+
+
+def test_what_is_sent_in_every_round_has_the_same_noise_in_every_round():
+    """How the sum of where sites are is rounded would tell something of each site; and so would noise whose size is
+    that of the last digit of a site's number, or that can be averaged away."""
+    found = []
+    for owner in range(4):
+        known = [Identity.of_one_owner(k + owner, 6) for k in range(3)]
+        known = [replace(one, number=k, public=tuple(one.public[owner : owner + 3])) for k, one in enumerate(known)]
+        coordinator, sites = begun(known=known)
+        coordinator.advance([site.report(1, coordinator.target) for site in sites])
+        sums, fixed = contribution_sums(OPTIONS, coordinator.method), set()
+        for number in range(2, 40):
+            words = np.sum(
+                [site.report(number, coordinator.target)["words"] for site in sites], axis=0, dtype=np.uint64
+            )
+            fixed.add(tuple(words[sums.roll.stop + 3 :][sums.fixed].tolist()))
+        assert len(fixed) == 1
+        found.append(fixed.pop())
+    # with other keys it is other noise
+    apart = np.ptp(np.array(found, dtype=np.uint64).view(np.int64), axis=0)
+    assert (apart > 50).all()
+    assert (apart < 3 * 2**10).all()
+
+
+def test_a_server_that_asks_for_anything_else_than_was_agreed_on_learns_nothing_of_the_data():
+    """It could find out where the records of a site end by supports that are ever closer to them."""
+    identity = replace(identities(3)[0], agreement=Agreement(OPTIONS.support, OPTIONS.reg))
+    for change in ({"support": "12:-3:4"}, {"reg": 0.2}, {"weights": "size"}):
+        for measure in (MEASURES[0], np.array([[0.0], [1e6]])):
+            with pytest.raises(OptionError, match=f"The server asks for {next(iter(change))}"):
+                new_site(replace(OPTIONS, **change), measure, identity)
+    assert new_site(OPTIONS, MEASURES[0], identity).report(0)
 
 
 def test_a_server_cannot_put_its_own_keys_in_place_of_those_of_the_sites():
@@ -212,7 +250,7 @@ def test_two_sites_with_one_identity_are_noticed():
 
 
 def test_identities_are_read_from_folders(tmp_path):
-    places = folders(tmp_path)
+    places = folders(tmp_path, support=OPTIONS.support, reg=OPTIONS.reg)
     known = [Identity.read(place) for place in places]
     assert [one.number for one in known] == [0, 1, 2]
     assert len({one.fingerprint for one in known}) == 1
@@ -221,16 +259,22 @@ def test_identities_are_read_from_folders(tmp_path):
     assert coordinator.round == 2
 
 
+AGREED = "support = '12:-3:3'\nreg = 0.3\n"
+
+
 @pytest.mark.parametrize(
     ("text", "error", "reason"),
     [
-        ("", ConfigError, "table"), ("min_members = 2\n[sites]\n", ConfigError, "min_members"),
-        ("[sites]\na = 'short'\n", CurveKeyError, "malformed"),
-        ("[sites]\n", CurveKeyError, "does not have the public"),
+        ("", ConfigError, "table"), (f"{AGREED}min_members = 2\n[sites]\n", ConfigError, "min_members"),
+        ("reg = 0.3\n[sites]\n", ConfigError, "support"),
+        ("support = '12:-3:3'\nreg = 0\n[sites]\n", RegularisationError, "positive"),
+        (f"{AGREED}weights = 'large'\n[sites]\n", OptionError, "weights"),
+        (f"{AGREED}[sites]\na = 'short'\n", CurveKeyError, "malformed"),
+        (f"{AGREED}[sites]\n", CurveKeyError, "does not have the public"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_list_of_sites_is_named(tmp_path, text, error, reason):
-    place = folders(tmp_path)[0]
+    place = folders(tmp_path, support=OPTIONS.support, reg=OPTIONS.reg)[0]
     (place / SITES).write_text(text)
     with pytest.raises(error, match=reason):
         Identity.read(place)

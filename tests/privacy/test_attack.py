@@ -86,7 +86,7 @@ class Attack:
         honest = [node for node in range(SIZE) if node not in self.colluders]
         own = self.host.state.own
         if (self.host.state.stamp[honest] == row[tree.STAMP]).all():
-            x = algorithm.method.duals(own) / algorithm.method.reg
+            x = algorithm.method.duals(own) / reg
             self.sums[row[tree.STAMP]] = (x[honest].mean(axis=0), own.h[honest].mean(axis=0), reg)
 
     def guesses(self, read):

@@ -243,9 +243,11 @@ def test_a_server_that_lies_reads_the_same_in_both_worlds():
             total = sums.total(words, roll)
             assert total is not None
             read.append(total.average)
-    # but for the random digits that doubles lack
+    # but for the random digits that doubles lack, and for the noise of what is sent in every round
     one, other = np.split(np.array(read), 2)
-    assert apart(one, other) <= 1e-15
+    fixed = one.shape[1] - method.centring.size
+    assert apart(one[:, :fixed], other[:, :fixed]) <= 1e-15
+    assert apart(one[:, fixed:], other[:, fixed:]) <= 1e-10
 
 
 def test_targets_beyond_the_reach_of_a_free_support_are_not_answered():

@@ -1,4 +1,5 @@
-"""Who a site is, and who the others are: its own key, and the public keys of all sites, which no server can replace."""
+"""Who a site is, who the others are, and what they have agreed on, none of which a server can replace: its own key, the
+public keys of all sites, and the barycenter that is to be found."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from barymesh import readers as read
 from barymesh.decentralized.masks.streams import MIN_MEMBERS, Masks
 from barymesh.errors import ConfigError, OptionError
 from barymesh.extras import needs
@@ -15,33 +17,70 @@ from barymesh.io.toml import read_toml
 with needs("peers"):
     from barymesh.transport.keys import CurveKeyError, KeyPair, raw_public, readable_digest
 
+from barymesh.integrations.star import EQUAL, StarOptions
+
 # the files in the folder of a site: its own key, as `barymesh keygen` makes it, and the keys of all
 SECRET, SITES = "secret.key", "sites.toml"
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """The ``support``, ``reg`` and ``weights`` that the sites have agreed on; a support of None stands for any, where
+    all sites have one owner. A server that chose them could find out where the records of a single site end: the site
+    refuses a support that is too far from them."""
+
+    support: str | None = None
+    reg: float = 1.0
+    weights: str = EQUAL
+
+    def check(self, options: StarOptions) -> None:
+        """OptionError if the options are others."""
+        if self.support is None:
+            return
+        for name in ("support", "reg", "weights"):
+            asked, agreed = getattr(options, name), getattr(self, name)
+            if asked != agreed:
+                raise OptionError(
+                    f"The server asks for {name} = {asked!r}, and in {SITES} is {name} = {agreed!r}. With masks a site "
+                    "takes part in nothing but what the sites have agreed on: change the configuration of the server, "
+                    f"or {SITES}, the same at all sites."
+                )
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.blake2b(repr(self).encode(), digest_size=32).digest()
+
+
+@dataclass(frozen=True)
 class Identity:
     """The ``number`` of a site among ``public``, the keys of all sites (32 bytes each), and its own ``secret`` key.
-    ``min_members``: it contributes to sums over so many sites at least."""
+    ``min_members``: it contributes to sums over so many sites at least, and to no others than those of the
+    ``agreement``."""
 
     number: int
     public: tuple[bytes, ...]
     secret: bytes = field(repr=False)
     min_members: int = MIN_MEMBERS
+    agreement: Agreement = Agreement()
 
     @classmethod
     def read(cls, folder: str | Path) -> Identity:
-        """That in a folder with ``secret.key``, and ``sites.toml``: a table ``[sites]`` of names and public keys, the
-        same at all sites, and perhaps ``min_members``."""
+        """That in a folder with ``secret.key``, and ``sites.toml``, the same at all sites: ``support``, ``reg``, a
+        table ``[sites]`` of names and public keys, and perhaps ``weights`` and ``min_members``."""
         path, keys = Path(folder) / SITES, KeyPair.load(Path(folder) / SECRET)
         values = read_toml(path)
-        unknown = [key for key in values if key not in ("sites", "min_members")]
-        sites, least = values.get("sites"), values.get("min_members", MIN_MEMBERS)
-        if unknown or not isinstance(sites, dict) or not isinstance(least, int) or least < MIN_MEMBERS:
+        unknown = values.keys() - {"support", "reg", "weights", "min_members", "sites"}
+        sites, least, support = values.get("sites"), values.get("min_members", MIN_MEMBERS), values.get("support")
+        known = isinstance(sites, dict) and isinstance(least, int) and least >= MIN_MEMBERS and isinstance(support, str)
+        if unknown or not known:
             raise ConfigError(
-                f"{path} must have a table [sites] with a public key for each name, and may have min_members, at least "
-                f"{MIN_MEMBERS}; it has {', '.join(map(repr, values)) or 'nothing'}."
+                f"{path} must have support and reg, a table [sites] with a public key for each name, and may have "
+                f"weights, and min_members, at least {MIN_MEMBERS}; it has "
+                f"{', '.join(map(repr, values)) or 'nothing'}."
             )
+        assert isinstance(sites, dict)
+        reg = read.regularisation("reg", values.get("reg"))
+        agreement = Agreement(support, reg, read.one_of(EQUAL, read.SIZE)("weights", values.get("weights", EQUAL)))
         # in the order of the names, which is that of the numbers
         listed = [sites[name] for name in sorted(sites)]
         public = tuple(raw_public(key) for key in listed)
@@ -52,7 +91,7 @@ class Identity:
                 f"{path} does not have the public key {keys.public} of this site. Send it to the person who writes the "
                 "file."
             )
-        return cls(listed.index(keys.public), public, keys.raw_secret, least)
+        return cls(listed.index(keys.public), public, keys.raw_secret, least, agreement)
 
     @classmethod
     def of_one_owner(cls, number: int, sites: int) -> Identity:
@@ -64,9 +103,10 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """Of the keys of all sites: people at the sites compare it, for instance by telephone."""
-        least = self.min_members.to_bytes(8, "little")
-        return readable_digest(hashlib.blake2b(least + b"".join(self.public), digest_size=15).digest())
+        """Of the keys of all sites, and of what they have agreed on: people at the sites compare it, for instance by
+        telephone."""
+        agreed = self.min_members.to_bytes(8, "little") + self.agreement.digest
+        return readable_digest(hashlib.blake2b(agreed + b"".join(self.public), digest_size=15).digest())
 
     def masks(self, secret: bytes, method: str) -> Masks:
         """Its masks; ``secret``: what its number in a run comes from, never the same twice."""

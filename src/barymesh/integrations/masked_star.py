@@ -11,8 +11,10 @@ different ones add up to nothing that can be read. A site answers each round onc
 same words, whatever it is asked with. One that continues from an old copy of its memory sends the same words to the
 same targets, and has other masks from the first other target on.
 
-Which targets a site refuses does not depend on its data: a coordinator learns nothing from errors. In a run a site
-answers ``max_rounds`` of them, and never more than ``MOST_ROUNDS``, as many as a node of a network answers at once.
+What a site refuses does not depend on its data, but for one thing: records that are too far outside of the support. So
+support, reg and weights are agreed on among the sites beforehand, in ``sites.toml``, and a coordinator that asks for
+others is refused by all alike. In a run a site answers ``max_rounds`` targets, and never more than ``MOST_ROUNDS``, as
+many as a node of a network answers at once. What the sites weigh together is said once in a run.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ ROLL_CALL, WEIGHING = 0, 1
 
 def weight_sums(options: StarOptions) -> MaskedSums:
     """The format of the reports that have nothing but weights."""
-    return MaskedSums(options.sites, np.empty(0), slice(None), LARGEST_WEIGHT * options.sites)
+    return MaskedSums(options.sites, np.empty(0), slice(None), slice(0, 0), LARGEST_WEIGHT * options.sites)
 
 
 def contribution_sums(options: StarOptions, method: Rounds) -> MaskedSums:
     """That of the reports with contributions, of sites whose weights are relative to their average."""
-    return MaskedSums(options.sites, method.limits(), method.precise, float(options.sites))
+    return MaskedSums(options.sites, method.limits(), method.precise, method.fixed, float(options.sites))
 
 
 def _check_rounds(options: StarOptions) -> None:
@@ -63,6 +65,9 @@ class MaskedSite(Site):
     """A site that masks what it sends, with its ``identity``; other arguments as for ``Site``."""
 
     def __init__(self, options: StarOptions, measure: Any, identity: Identity, *, seed: int = 0) -> None:
+        # before the data are looked at
+        _check_rounds(options)
+        identity.agreement.check(options)
         super().__init__(options, measure, seed=seed)
         if len(identity.public) != options.sites:
             raise OptionError(
@@ -71,15 +76,14 @@ class MaskedSite(Site):
             )
         if self.weight > LARGEST_WEIGHT:
             raise OptionError(f"The site has {self.weight:g} records; with masks {LARGEST_WEIGHT:g} can be counted.")
-        _check_rounds(options)
         require_reach(self.method.problem, WITHIN_LIMITS)
         self.options, self.node = options, identity.number
         # sites that disagree about anything have other masks
         self._masks = identity.masks(secrets.token_bytes(32), repr(options))
         self._number = self._masks.number(self.node, 0.0, 0)
         self._words: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-        # the digest of the rounds so far
-        self._past = np.zeros(8)
+        # the digest of the rounds so far, and what all sites weigh, once that was said
+        self._past, self._total = np.zeros(8), np.nan
 
     def report(self, number: int, target: Floats | None = None) -> Report:
         """``words``: masked, but for the roll. In round 1 the target is the roll; later it has that of the method, the
@@ -122,25 +126,31 @@ class MaskedSite(Site):
         if number == WEIGHING:
             sums = weight_sums(self.options)
             return sums.report(self._masks, self.node, moment, self.weight, 0.0, [np.empty(0)])
-        if not sites <= total <= sites * LARGEST_WEIGHT:
+        if not sites <= total <= sites * LARGEST_WEIGHT or (np.isfinite(self._total) and total != self._total):
             raise NetworkError(
-                f"The coordinator says that all {sites} sites weigh {total:g} together, and each weighs 1 or more. It "
-                "is not to be trusted."
+                f"The coordinator says that all {sites} sites weigh {total:g} together. Each weighs 1 or more, and "
+                "what it says may not change in a run. It is not to be trusted."
             )
+        self._total = total
         # neither cut nor refused if the total is too small: both would show which sites weigh more than a number of the
         # coordinator's choice
         share = self.weight * sites / total
         found = self.contribution(number, target)
         sums = contribution_sums(self.options, self.method)
         parts = [part[0] for part in found.parts]
-        return sums.report(self._masks, self.node, moment, share, float(found.errors[0]), parts)
+        # the weights add up to the number of sites, which shows nothing of any
+        return sums.report(self._masks, self.node, moment, 1.0, float(found.errors[0]), parts, share)
 
     def saved(self) -> dict[str, NDArray[Any]]:
-        return {**super().saved(), "number": np.array(self._number), "words": self._words, "past": self._past}
+        return {
+            **super().saved(), "number": np.array(self._number), "words": self._words, "past": self._past,
+            "total": np.array(self._total),
+        }  # fmt: skip
 
     def restore(self, stored: dict[str, NDArray[Any]]) -> None:
         super().restore(stored)
         self._number, self._words, self._past = float(stored["number"]), stored["words"], stored["past"]
+        self._total = float(stored["total"])
 
 
 class MaskedCoordinator(Coordinator):
@@ -152,7 +162,7 @@ class MaskedCoordinator(Coordinator):
         _check_rounds(options)
         super().__init__(options)
         self._sums = contribution_sums(options, self.method)
-        self.method.rounding = self._sums.rounding
+        self.method.rounding, self.method.fixed_rounding = self._sums.rounding, self._sums.fixed_rounding
         self._roll, self._weight = np.zeros(options.sites), 0.0
 
     def advance(self, reports: Sequence[Report]) -> None:

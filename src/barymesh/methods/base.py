@@ -149,15 +149,16 @@ class RoundMethod(Method[S]):
     ``order`` take the places of ``local``, ``advance`` and ``root``. ``in_rounds``: it does so from the start.
 
     ``precise``: the part of a contribution whose rounding changes the result, and not only the way there.
-    ``rounding``: what the averages of it may be off by, because they were added up in fixed point.
+    ``rounding``: what the averages of it may be off by, because they were added up in fixed point. ``fixed``: the part
+    that does not change from round to round, and ``fixed_rounding``, the same of that.
 
     With masks the rows of targets are longer than ``down``: they end with the members. A target of zeros stands for
     none: the first one of a root has no other content than these.
     """
 
     in_rounds: bool
-    precise = slice(None)
-    rounding = 0.0
+    precise, fixed = slice(None), slice(0, 0)
+    rounding = fixed_rounding = 0.0
 
     def limits(self) -> Floats | None:
         """``(up,)``: what a contribution is cut to in size before it is added up in fixed point. All nodes know it, and

@@ -38,8 +38,7 @@ from barymesh.support.grid import Grid, ends
 PLACES, GRAIN = 9, 2.0**-42
 # whole numbers below this, and their sums, are exact
 MOST_UNITS = 2.0**51
-# records are within this share of the range of the support from its middle; what nodes add has the limits of potentials
-# divided by it
+# s is sent with this share of the limit of potentials, which is enough for records as far out as are accepted
 SHARE = 0.25
 # how far from their places, relative to that range, points may be that count as those of a grid
 REGULAR = 1e-12
@@ -83,11 +82,10 @@ class Centring:
         """``(d,)``: of these, where potentials are at most ``largest``."""
         return np.full(self.size, SHARE * largest)
 
-    @property
-    def rounding(self) -> float:
-        """By how many times the rounding of the averages of potentials the bounds of a certificate are off for what is
-        added: to potentials twice and to a cost once, for every axis."""
-        return 3.0 * SHARE * self.middle.size
+    def gap_rounding(self, rounding: float) -> float:
+        """What a certified gap is off by at most if averages of the columns are off by ``rounding``, in units of reg:
+        as if all measures had been moved by that much, which changes the costs to two measures differently."""
+        return 2.0 * rounding * self.size
 
     def added(self, average: Floats, points: Floats) -> Floats:
         """``(n,)``, from the ``average (d,)`` of the columns: what is added to the average of the potentials at the

@@ -128,7 +128,7 @@ class DebiasedRounds(Rounds):
         q = np.exp(log_q) / np.exp(log_q).sum()
         lower = self.debiasing.lower(report.mean - report.drift - state.offset[row], state.offset[row]) - report.merit
         upper = report.upper + self.debiasing.upper(q)
-        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit)) + self.sum_rounding
+        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(report.merit)) + self.certificate_rounding
         gap = max(upper - lower, 0.0) + rounding
         return float(min(gap, NO_GAP / self.reg)) if np.isfinite(gap) else NO_GAP / self.reg
 

@@ -156,6 +156,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         self.centring = Centring(problem, np.zeros(self.d if masked else 0), self.free.reach or 1.0)
         self.shift_columns = slice(self.up, self.up + self.centring.size)
         self.up = self.shift_columns.stop
+        # the moments, and the shifts
+        self.fixed = slice(self.shift_columns.start - 2 * self.d, self.up)
         self._oracles: dict[bytes, MovingOracle] = {}
 
     @cached_property
@@ -303,9 +305,9 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         return found
 
     @property
-    def sum_rounding(self) -> float:
+    def certificate_rounding(self) -> float:
         """What rounding in fixed point may have done to the bounds of a certificate."""
-        return (FIXED_POINT + self.centring.rounding) * self.rounding
+        return FIXED_POINT * self.rounding + self.centring.gap_rounding(self.fixed_rounding)
 
     # the root
 
@@ -326,12 +328,12 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         objective = float(a @ drift - value)
         if last.order[FreeOrder.CERTIFY] > 0:
             gap = upper - (float(drift.min()) - value)
-            rounding = CERTIFIED * (1.0 + abs(upper) + abs(value)) + self.sum_rounding
+            rounding = CERTIFIED * (1.0 + abs(upper) + abs(value)) + self.certificate_rounding
             gap = self.reg * (max(float(gap), 0.0) + rounding)
             order = last.order.copy()
             order[FreeOrder.CERTIFY], order[FreeOrder.RESET], order[FreeOrder.GAP] = 0.0, 0.0, gap
             return replace(self._answer(replace(last, order=order)), finished=True)
-        rounding = ROUNDING * (1.0 + abs(objective)) + self.sum_rounding
+        rounding = ROUNDING * (1.0 + abs(objective)) + FIXED_POINT * self.rounding
         rose = objective > state.last_objective[row] + rounding
         if rose:
             state.moves[row] = 0

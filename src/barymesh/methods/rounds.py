@@ -97,7 +97,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         return needs_rounds(problem)
 
     @property
-    def sum_rounding(self) -> float:
+    def certificate_rounding(self) -> float:
         """What rounding in fixed point may have done to the bounds of a certificate."""
         return FIXED_POINT * self.rounding
 
@@ -334,7 +334,7 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         better of two lower ones, that of the last step and that of the potentials whose transports are solved, and what
         rounding may have done to these."""
         lower = max(-(report.merit - report.spread), -(float(state.base_merit[row]) - float(state.base_spread[row])))
-        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + self.sum_rounding
+        rounding = CERTIFIED * (1.0 + abs(report.upper) + abs(lower)) + self.certificate_rounding
         return max(report.upper - lower, 0.0) + rounding
 
     def report(self, average: Floats, offset: Floats | float = 0.0) -> Report:
@@ -358,7 +358,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         """Whether the last step is kept."""
         spread = float(state.base_spread[row])
         before, now = float(state.base_merit[row]) - spread, report.merit - report.spread
-        fixed_point = self.sum_rounding
+        # what does not change from round to round does nothing to this comparison
+        fixed_point = FIXED_POINT * self.rounding
         wanted, rounding = SHARE * min(spread, report.spread), ROUNDING * (1.0 + abs(now)) + fixed_point
         resolved = wanted > rounding or report.spread <= SPREADING * max(spread, fixed_point)
         return resolved and now - before <= rounding - wanted
@@ -436,6 +437,10 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
     def agrees(self, state: EntropicState, rows: Indices, targets: Floats) -> NDArray[np.bool_]:
         assert isinstance(state, RoundsState)
         return np.asarray((state.certified[rows] == targets[rows, : self.points]).all(axis=1))
+
+    def duals(self, state: EntropicState) -> Floats:
+        assert isinstance(state, RoundsState)
+        return np.asarray(state.x * np.array(self.regs)[state.stage, None])
 
     def gaps(self, targets: Floats) -> Floats:
         return targets[:, self.points + Order.GAP]

@@ -7,8 +7,8 @@ is not to depend on where its records are:
 
 For squared distances a node works with its measure in the middle of the support (centring.py), so it does the same in
 both worlds, to the last bit. By how much the measure was moved, it sends beside that, the same in every round; and of
-that the root gets the weighted mean of all, which is the same too. So nothing in the sums tells which of these worlds is
-the real one, at any targets, in any order.
+that the root gets the weighted mean of all, which is the same too. So nothing in the sums tells which of these worlds
+is the real one, at any targets, in any order.
 
 For the shape of the records, a node begins with the *solved transport* to the uniform measure: at the potential 0,
 where nodes begin otherwise, its estimate is a blurred image of them.
@@ -39,8 +39,8 @@ class SolvedStartRounds(Rounds):
         self.centring = around_support(problem)
         self.transports = CentredTransports(self.centring, self.regs)
         # where the numbers of the centring are: after those that all rounds have
-        self.shift_columns = slice(self.up, self.up + self.centring.size)
-        self.up = self.shift_columns.stop
+        self.fixed = slice(self.up, self.up + self.centring.size)
+        self.up = self.fixed.stop
 
     @staticmethod
     def lowers_reg(problem: Problem) -> bool:
@@ -48,18 +48,18 @@ class SolvedStartRounds(Rounds):
         return True
 
     @property
-    def sum_rounding(self) -> float:
-        return super().sum_rounding + self.centring.rounding * self.rounding
+    def certificate_rounding(self) -> float:
+        return super().certificate_rounding + self.centring.gap_rounding(self.fixed_rounding)
 
     def contribution_bounds(self) -> tuple[Floats, Floats]:
         lower, upper = super().contribution_bounds()
         most = self.centring.limits(potential_limit(self.problem))
-        lower[self.shift_columns], upper[self.shift_columns] = -most, most
+        lower[self.fixed], upper[self.fixed] = -most, most
         return lower, upper
 
     def limits(self) -> Floats:
         found = super().limits()
-        found[self.shift_columns] = self.centring.limits(potential_limit(self.problem))
+        found[self.fixed] = self.centring.limits(potential_limit(self.problem))
         return found
 
     def start(self, count: int) -> RoundsState:
@@ -83,9 +83,9 @@ class SolvedStartRounds(Rounds):
         return Contribution((*found.parts, self.centring.columns(state.measure[rows])), found.errors)
 
     def restored(self, average: Floats, target: Floats | None) -> Floats:
-        n, found = self.points, average[: self.shift_columns.start].copy()
+        n, found = self.points, average[: self.fixed.start].copy()
         stage = min(max(self.stage(average), 0), self.last_stage)
-        added = self.centring.added(average[self.shift_columns], self.problem.support.points)
+        added = self.centring.added(average[self.fixed], self.problem.support.points)
         added *= self.reg / self.regs[stage]
         found[n : 2 * n] += added
         if target is not None:

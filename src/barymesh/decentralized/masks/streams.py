@@ -93,10 +93,10 @@ class Masks:
                 total -= stream
         return total
 
-    def low_bits(self, node: int, moment: Round, count: int) -> Words:
-        """``(count,)``: random words that the node alone can compute, the same in the same round."""
+    def own_words(self, node: int, digest: bytes, count: int) -> Words:
+        """``(count,)``: random words that the node alone can compute, the same for the same digest."""
         own = self._secrets[node].private_bytes_raw()
-        info = b"barymesh low bits 1" + moment.digest
+        info = b"barymesh own words 1" + digest
         return _stream(HKDF(SHA256(), length=32, salt=self._context, info=info).derive(own), (count,))
 
     def _round_key(self, node: int, partner: int, digest: bytes) -> bytes:

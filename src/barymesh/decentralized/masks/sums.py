@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 SCALARS = ("count", "weight", "error")
 # averages may be off by this much at most: logarithms that are off by so much change a measure by no more in TV
 COARSEST = 1e-10
+# numbers that are the same in every round get random words below this, half of them negative, the same in every round.
+# How a sum of them is rounded would tell something of each, and noise that changes would be averaged away
+NOISE = 2**10
 
 
 @dataclass(frozen=True)
@@ -33,22 +37,24 @@ class Total:
 
 class MaskedSums:
     """The reports of ``nodes`` whose contributions have numbers of at most ``limits (up,)``, of which those in
-    ``precise`` decide how exact the result is. ``total``: no nodes weigh more together.
+    ``precise`` decide how exact the result is, and those that are ``fixed`` do not change from round to round.
+    ``total``: no nodes weigh more together.
 
     A report has the numbers of those who are in it, one column for each node of the network, which all on the way may
     read; and, masked, the count of its members, and the sums of weights, errors and contributions. The count shows
     whether the masks have cancelled: a sum of members that were sent different targets has a random one.
     """
 
-    def __init__(self, nodes: int, limits: Floats, precise: slice, total: float) -> None:
+    def __init__(self, nodes: int, limits: Floats, precise: slice, fixed: slice, total: float) -> None:
         # errors are not weighed: every node counts
-        self._weights = FixedPoint.create(np.ones(1), total, nodes)
+        self.weights = FixedPoint.create(np.ones(1), total, nodes)
         self._errors = FixedPoint.create(np.full(1, UNKNOWN_ERROR + 1e-9), float(nodes), nodes)
         self.parts = FixedPoint.create(limits, total, nodes)
-        self.roll = slice(0, nodes)
+        self.fixed, self.roll = fixed, slice(0, nodes)
         self.up = nodes + len(SCALARS) + limits.size
         # each node rounds by half a unit, and the weights are relative to their average
         self.rounding = float(1.0 / self.parts.scale[precise].min(initial=np.inf))
+        self.fixed_rounding = float(NOISE / 2 / self.parts.scale[fixed].min(initial=np.inf))
         if self.rounding > COARSEST:
             raise OptionError(
                 f"With masks averages would be off by up to {self.rounding:.1g}, more than {COARSEST:g}: reg is too "
@@ -61,20 +67,34 @@ class MaskedSums:
         words[node] = int(number)
         return words
 
-    def report(self, masks: Masks, node: int, moment: Round, weight: float, error: float, parts: list[Floats]) -> Words:
-        """``(up,)``: the contribution of a member, whose ``parts`` have not been multiplied by its weight."""
-        words = self.presence(node, float(moment.roll[node]))
-        low_bits = masks.low_bits(node, moment, self.up - self.roll.stop)
+    def report(
+        self, masks: Masks, node: int, moment: Round, weight: float, error: float, parts: list[Floats],
+        factor: float | None = None,
+    ) -> Words:  # fmt: skip
+        """``(up,)``: the contribution of a member, whose ``parts`` have not been multiplied by its weight, or by the
+        ``factor`` that takes its place."""
+        words, factor = self.presence(node, float(moment.roll[node])), weight if factor is None else factor
+        values = factor * np.concatenate(parts)
+        low_bits = masks.own_words(node, moment.digest, self.up - self.roll.stop)
+        parts_low = low_bits[len(SCALARS) :]
+        parts_low[self.fixed] = 0
+        numbers = self.parts.words(values, factor, parts_low)
+        numbers[self.fixed] += self._noise(masks, node, numbers[self.fixed])
         words[self.roll.stop :] = np.concatenate(
             [
                 np.ones(1, dtype=np.uint64),
-                self._weights.words(np.array([weight]), weight, low_bits[1:2]),
+                self.weights.words(np.array([weight]), weight, low_bits[1:2]),
                 self._errors.words(np.array([error]), 1.0, low_bits[2:3]),
-                self.parts.words(weight * np.concatenate(parts), weight, low_bits[3:]),
+                numbers,
             ]
         )
         words[self.roll.stop :] += masks.mask(node, moment, (1,) * len(SCALARS) + tuple(part.size for part in parts))
         return words
+
+    def _noise(self, masks: Masks, node: int, fixed: Words) -> Words:
+        """``(k,)``, the same for the same numbers."""
+        digest = hashlib.blake2b(fixed.astype("<u8").tobytes(), digest_size=32).digest()
+        return masks.own_words(node, digest, fixed.size) % np.uint64(NOISE) - np.uint64(NOISE // 2)
 
     def needs_roll(self, words: Words, roll: Floats) -> bool:
         """Whether all members of the last ``roll (m,)`` have reported, and others too, or with other numbers."""
@@ -92,7 +112,7 @@ class MaskedSums:
         count, weights, errors, parts = np.split(words[self.roll.stop :], range(1, len(SCALARS) + 1))
         if not self.complete(words, roll) or count[0] != np.count_nonzero(roll):
             return None
-        weight, error = float(self._weights.numbers(weights)[0]), float(self._errors.numbers(errors)[0])
+        weight, error = float(self.weights.numbers(weights)[0]), float(self._errors.numbers(errors)[0])
         if not weight > 0 or (declared is not None and not np.isclose(weight, declared[roll > 0].sum(), rtol=1e-9)):
             return None
         return Total(self.parts.numbers(parts) / weight, weight, max(error, 0.0))

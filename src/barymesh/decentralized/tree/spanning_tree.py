@@ -103,10 +103,12 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                     f"{method.name} has no contributions in rounds from the start, with limits, to be masked"
                 )
             # the same to the last bit at all nodes, whose weights are relative to their average
-            self.masked = MaskedSums(nodes.size, limits, self.rounds.precise, nodes.size * (1.0 + ROUNDING))
+            self.masked = MaskedSums(
+                nodes.size, limits, self.rounds.precise, self.rounds.fixed, nodes.size * (1.0 + ROUNDING)
+            )
             self.masked_reports = MaskedReports(masks, self.masked, nodes, method.down)
             self.opaque = True
-            self.rounds.rounding = self.masked.rounding
+            self.rounds.rounding, self.rounds.fixed_rounding = self.masked.rounding, self.masked.fixed_rounding
             # a target ends with the roll
             self.up, self.down = self.masked.up, method.down + nodes.size
             (lower, upper), none = self._target_bounds, np.zeros(nodes.size)

@@ -45,9 +45,10 @@ def _as_numpy(values: Any) -> NDArray[Any]:
 
 
 def normalised(masses: Floats) -> Floats:
-    """Non-negative numbers, not all zero, divided by their sum; however large they are."""
+    """Non-negative numbers, not all zero, divided by their sum; however large they are. How the sum is rounded does not
+    depend on where among zeros they stand."""
     scaled = masses / masses.max()
-    return np.asarray(scaled / scaled.sum())
+    return np.asarray(scaled / scaled[scaled > 0].sum())
 
 
 def whole_number(name: str, value: Any, least: int | None = None, error: type[BarymeshError] = OptionError) -> int:

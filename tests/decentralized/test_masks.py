@@ -132,7 +132,7 @@ def test_fixed_point_neither_overflows_nor_is_coarse(seed, nodes, size, data):
     words = sum(fixed.words(*one) for one in zip(values, weights, bits, strict=True))
     most = weights[:, None] * limits
     exact = np.clip(values, -most, most).sum(axis=0)
-    assert (np.abs(fixed.numbers(words) - exact) <= 0.5 * nodes / fixed.scale + 1e-12 * nodes * limits).all()
+    assert (np.abs(fixed.numbers(words) - exact) <= 1.5 * nodes / fixed.scale + 1e-12 * nodes * limits).all()
     # at least 61 bits of the words are used
     assert (limits * weights.sum() * fixed.scale >= 2.0**60).all()
 
@@ -155,12 +155,27 @@ def test_sums_of_too_large_weights_are_right_modulo_the_size_of_words(seed, exce
 def test_words_have_no_zeros_where_doubles_end(seed, size):
     rng = np.random.default_rng(seed)
     fixed = FixedPoint.create(np.ones(400), 1.0, 1)
-    values = size * rng.uniform(0.5, 1.0, 400)
+    # numbers drawn from 1/2 to 1 have more zeros in their last digit than ones; products have not
+    values = size * rng.uniform(0.5, 1.0, 400) * rng.uniform(0.9, 1.0, 400)
     words = fixed.words(values, 1.0, rng.integers(0, 2**64, 400, dtype=np.uint64))
     # in each of the last nine bits about half of the words have a one
     ones = [int(np.count_nonzero(words >> np.uint64(bit) & np.uint64(1))) for bit in range(9)]
     assert 130 < min(ones) <= max(ones) < 270
-    assert (np.abs(fixed.numbers(words) - values) <= 1 / fixed.scale + 2.0**-52 * values).all()
+    assert (np.abs(fixed.numbers(words) - values) <= 1.5 / fixed.scale + 2.0**-52 * values).all()
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=10)
+def test_rounding_is_random_and_shows_no_fractions(seed):
+    """Neither in the mean nor in the variance of many words: what a sum is, it is because of the sum of the numbers."""
+    rng = np.random.default_rng(seed)
+    fixed = FixedPoint(np.full(20, 1e6), np.ones(20))
+    values = rng.uniform(-1e3, 1e3, 20)
+    bits = rng.integers(1, 2**64, (20_000, 20), dtype=np.uint64)
+    words = np.array([fixed.words(values, 1.0, one) for one in bits]).view(np.int64)
+    # the variance of the sum of two uniform numbers and of the rounding: three times 1/12
+    assert np.abs(words.mean(axis=0) - values).max() <= 5 * 0.5 / np.sqrt(20_000)
+    assert np.abs(words.var(axis=0) - 0.25).max() <= 0.02
 
 
 def test_what_has_no_fixed_point():

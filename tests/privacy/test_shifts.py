@@ -121,14 +121,39 @@ def test_records_that_are_not_decimals_tell_no_more_than_their_rounding_does():
     assert (apart == 0).mean() >= 0.95
 
 
-def test_images_do_not_tell_where_on_their_grid_they_are():
-    rng = np.random.default_rng(6)
-    figure, pictures = rng.uniform(0.1, 1.0, (3, 5, 4)), np.zeros((2, 3, 12, 12))
-    for world, corners in enumerate([[(2, 3), (4, 4), (6, 1)], [(4, 2), (3, 4), (5, 2)]]):
-        for k, (row, column) in enumerate(corners):
-            pictures[world, k, row : row + 5, column : column + 4] = figure[k]
-    methods = rounds_of(pictures, bm.Support.of_grid(bm.Grid.of_image((12, 12))), reg=0.02)
-    targets = lies(methods[0], rng, 5, 2.0)
+@given(seed=SEEDS, kind=st.sampled_from(["array", "images", "histograms"]))
+@settings(max_examples=20)
+def test_images_and_histograms_do_not_tell_where_on_their_grid_they_are(seed, kind):
+    """Masses are divided by their sum: zeros beside them must not change how that is rounded."""
+    rng = np.random.default_rng(seed)
+    figures = rng.integers(1, 256, (3, 5, 4)) * rng.choice([1.0, 1 / 3])
+    both = np.zeros((2, 3, 12, 12))
+    for world, corners in zip(both, ([(2, 3), (4, 4), (6, 1)], [(4, 2), (3, 4), (5, 2)]), strict=True):
+        for picture, figure, (row, column) in zip(world, figures, corners, strict=True):
+            picture[row : row + 5, column : column + 4] = figure
+    support = bm.Support.of_grid(bm.Grid.of_image((12, 12)))
+    if kind == "images":
+        both = [[bm.Image(one) for one in world] for world in both]
+    elif kind == "histograms":
+        support = bm.Support(np.linspace(0, 1, 144))
+        both = [[bm.Histogram(one.ravel()) for one in world] for world in both]
+    methods = rounds_of(both, support, reg=0.02)
+    targets = lies(methods[0], rng, 3, 2.0)
+    assert_alike(methods[0].centring, *(answers(method, np.ones(3), targets) for method in methods))
+
+
+@given(seed=SEEDS, dimension=st.sampled_from([1, 2]), step=st.sampled_from([0.01, 0.05, 0.1, 0.3, 0.7]))
+@settings(max_examples=20)
+def test_measures_on_grids_of_their_own_do_not_tell_where_these_are(seed, dimension, step):
+    rng = np.random.default_rng(seed)
+    masses, corners = rng.integers(1, 9, (3, 5**dimension)), rng.integers(-20, 20, (3, dimension))
+    both = []
+    for moves in ([0, 0, 0], [7, -3, -4]):
+        axes = [[(k + move + np.arange(5)) * step for k in corner] for corner, move in zip(corners, moves, strict=True)]
+        points = [np.stack(np.meshgrid(*some, indexing="ij"), axis=-1).reshape(-1, dimension) for some in axes]
+        both.append([bm.Histogram(mass, np.round(some, 2)) for mass, some in zip(masses, points, strict=True)])
+    methods = rounds_of(both, bm.Support.regular((12,) * dimension, -30 * step, 30 * step), reg=40 * step**2)
+    targets = lies(methods[0], rng, 3, 2.0)
     assert_alike(methods[0].centring, *(answers(method, np.ones(3), targets) for method in methods))
 
 

@@ -31,7 +31,7 @@ from barymesh.decentralized.masks.sums import MaskedSums
 from barymesh.decentralized.tree.masked_reports import ANSWERS
 from barymesh.errors import NetworkError, OptionError
 from barymesh.integrations.identity import Identity, as_identity
-from barymesh.integrations.star import Coordinator, Floats, Report, Site, StarOptions
+from barymesh.integrations.star import EQUAL, Coordinator, Floats, Report, Site, StarOptions
 from barymesh.methods.entropic import WITHIN_LIMITS, require_reach
 from barymesh.methods.rounds import Rounds
 
@@ -126,7 +126,8 @@ class MaskedSite(Site):
         if number == WEIGHING:
             sums = weight_sums(self.options)
             return sums.report(self._masks, self.node, moment, self.weight, 0.0, [np.empty(0)])
-        if not sites <= total <= sites * LARGEST_WEIGHT or (np.isfinite(self._total) and total != self._total):
+        least, most = float(sites), float(sites) if self.options.weights == EQUAL else sites * LARGEST_WEIGHT
+        if not least <= total <= most or (np.isfinite(self._total) and total != self._total):
             raise NetworkError(
                 f"The coordinator says that all {sites} sites weigh {total:g} together. Each weighs 1 or more, and "
                 "what it says may not change in a run. It is not to be trusted."

@@ -15,8 +15,8 @@ changes the objective by a constant, which is then not known, and not the certif
 
 s is the middle of the box around a node's records. It is found, and subtracted, in whole numbers of a unit, so that
 records of one shape have the same ``y'`` to the last bit, wherever they are: not even the way numbers are rounded tells
-where that is. The unit is 1, .1, .01, ... if the records are multiples of it. Others are rounded, to ``GRAIN`` of what
-they may range over.
+where that is. The unit is 1, .1, .01, ... if the records are multiples of it, up to the last digit or two of a double.
+Others are rounded, to ``GRAIN`` of what they may range over.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ class Centring:
         for place in range(PLACES + 1):
             units = 10.0**place
             whole = np.rint(units * points)
-            # a decimal is the double next to this quotient
-            if np.array_equal(whole / units, points) and np.abs(whole).max() < MOST_UNITS:
+            # a decimal is the double next to this quotient, or another that is next to that if it was computed
+            off = np.abs(whole / units - points)
+            if (off <= 2.0 * np.spacing(np.abs(points))).all() and np.abs(whole).max() < MOST_UNITS:
                 return whole, units, np.zeros(points.shape[1])
         origin, units = ends(points)[0], 2.0 ** -np.floor(np.log2(GRAIN * self.reach))
         return np.rint(units * (points - origin)), float(units), origin
@@ -138,12 +139,13 @@ class Centring:
         """Of atoms on a grid the part that they are on, so that kernels stay separable."""
         places: Indices = np.stack(np.unravel_index(atoms.index, grid.shape), axis=1)
         low, high = places.min(axis=0), places.max(axis=0)
-        steps = (np.array(grid.upper) - grid.lower) / np.maximum(np.array(grid.shape) - 1, 1)
+        whole, units, origin = self._counted(np.array([grid.lower, grid.upper]))
+        steps = (whole[1] - whole[0]) / units / np.maximum(np.array(grid.shape) - 1, 1)
         shape = tuple((high - low + 1).tolist())
         half = steps * (high - low) / 2.0
         cropped = Grid(shape, tuple((self.middle - half).tolist()), tuple((self.middle + half).tolist()))
         index = np.ravel_multi_index(tuple((places - low).T), shape)
-        shift = np.array(grid.lower) + steps * (low + high) / 2.0 - self.middle
+        shift = origin + whole[0] / units + steps * (low + high) / 2.0 - self.middle
         return Atoms(cropped.points, index, atoms.weights, cropped), shift
 
 

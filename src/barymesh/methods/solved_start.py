@@ -64,8 +64,10 @@ class SolvedStartRounds(Rounds):
 
     def start(self, count: int) -> RoundsState:
         state = super().start(count)
-        if self.initial is not None:
-            state.x -= self.centring.potentials(state.measure, self.problem.support.points) / self.reg
+        # nodes without a potential begin where others do
+        given = state.measure[state.x.any(axis=1)]
+        if given.size:
+            state.x[given] -= self.centring.potentials(given, self.problem.support.points) / self.reg
         return state
 
     def first(self, state: EntropicState) -> Contribution:

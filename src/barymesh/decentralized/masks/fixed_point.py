@@ -36,12 +36,16 @@ class FixedPoint:
     def words(self, values: Floats, weight: float, low_bits: Words) -> Words:
         """``values (size,)`` of a node of this weight. Larger ones than the limits are cut, which does not depend on
         the weight; if the weight is more than was allowed for, the words are those of the sum modulo 2^64 all the same,
-        so sums with a false total tell no more than those with the true one. The digits that a large double lacks are
-        ``low_bits (size,)``, random ones: zeros would show those of smaller doubles in the sum."""
+        so sums with a false total tell no more than those with the true one.
+
+        What is lost in a word is random, by the ``low_bits (size,)``: numbers are rounded after two random numbers of
+        up to half a unit were added, so that neither the mean nor the variance of a word shows more of a number than
+        its sum with others does (zeros add nothing); and the digits that a large double lacks are random ones, since
+        zeros would show those of smaller doubles in the sum."""
         if not np.isfinite(values).all():
             raise ValueError("numbers that are not finite have no fixed point")
         most = weight * self.limits
-        whole = np.rint(np.clip(values, -most, most) * self.scale)
+        whole = np.rint(np.clip(values, -most, most) * self.scale + _dither(low_bits))
         size = np.fmod(np.abs(whole), MODULUS).astype(np.uint64)
         unknown = np.clip(np.log2(np.spacing(np.abs(whole))), 0, 63).astype(np.uint64)
         return np.where(whole < 0, -size, size) + (low_bits & ((np.uint64(1) << unknown) - np.uint64(1)))
@@ -49,3 +53,9 @@ class FixedPoint:
     def numbers(self, words: Words) -> Floats:
         """The sums that the ``words (size,)`` stand for."""
         return np.asarray(words.view(np.int64) / self.scale)
+
+
+def _dither(bits: Words) -> Floats:
+    """The sum of two random numbers from -1/2 to 1/2 for each word; 0 for zeros."""
+    halves = (bits >> np.uint64(32)).astype(float), (bits & np.uint64(2**32 - 1)).astype(float)
+    return np.where(bits == 0, 0.0, (halves[0] + halves[1] + 1.0) * 2.0**-32 - 1.0)

@@ -52,8 +52,8 @@ class MaskedSums:
         self.parts = FixedPoint.create(limits, total, nodes)
         self.fixed, self.roll = fixed, slice(0, nodes)
         self.up = nodes + len(SCALARS) + limits.size
-        # each node rounds by half a unit, and the weights are relative to their average
-        self.rounding = float(1.0 / self.parts.scale[precise].min(initial=np.inf))
+        # each node rounds by a unit and a half, and the weights are relative to their average
+        self.rounding = float(1.5 / self.parts.scale[precise].min(initial=np.inf))
         self.fixed_rounding = float(NOISE / 2 / self.parts.scale[fixed].min(initial=np.inf))
         if self.rounding > COARSEST:
             raise OptionError(
@@ -83,7 +83,8 @@ class MaskedSums:
         words[self.roll.stop :] = np.concatenate(
             [
                 np.ones(1, dtype=np.uint64),
-                self.weights.words(np.array([weight]), weight, low_bits[1:2]),
+                # public, and to the last digit the same in every round
+                self.weights.words(np.array([weight]), weight, np.zeros(1, dtype=np.uint64)),
                 self._errors.words(np.array([error]), 1.0, low_bits[2:3]),
                 numbers,
             ]

@@ -1,7 +1,7 @@
 """Where the records of a node are cannot be read from masked sums, whatever the root asks for.
 
 For squared distances: shift the records of every node such that the weighted mean of all stays where it is. Then no sum
-changes, at any targets, in any order, not in its last bit. So two worlds in which the records of a hospital are
+changes, at any targets, in any order, to the last bit. So two worlds in which the records of a hospital are
 elsewhere look the same to the root, and no attack tells one from the other."""
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def test_sums_on_a_fixed_support_do_not_tell_where_records_are(debias, share, se
 
 
 def rounds_of(both, support, **options):
-    return [
-        chosen_rounds(Problem.create(some, support, **options), len(some), masked=True) for some in both
-    ]  # fmt: skip
+    return [chosen_rounds(Problem.create(some, support, **options), len(some), masked=True) for some in both]
 
 
 def assert_alike(centring, one, other):
@@ -118,7 +116,7 @@ def test_records_that_are_not_decimals_tell_no_more_than_their_rounding_does():
     tables = [np.concatenate([atoms.points for atoms in method.transports.measured.atoms]) for method in methods]
     apart = np.abs(tables[0] - tables[1])
     assert apart.max() <= 1e-12
-    assert (apart == 0).mean() >= 0.95
+    assert (apart == 0).mean() >= 0.98
 
 
 @given(seed=SEEDS, kind=st.sampled_from(["array", "images", "histograms"]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from barymesh.gradients.logarithmic import ExactLogGradients
 from barymesh.methods.debiased import DebiasedRounds
+from barymesh.methods.masked_rounds import MaskedRounds
 from barymesh.methods.rounds import Rounds
-from barymesh.methods.solved_start import SolvedStartRounds
 from barymesh.problem import Problem
 
 
-class DebiasedSolvedStartRounds(DebiasedRounds, SolvedStartRounds):
+class DebiasedMaskedRounds(DebiasedRounds, MaskedRounds):
     """The debiased barycenter from solved transports: debiasing is the root's affair."""
 
 
@@ -17,7 +17,7 @@ def chosen_rounds(problem: Problem, nodes: int, *, masked: bool = False) -> Roun
     """Rounds from the start, for so many ``nodes`` in all, of which the measures may be elsewhere. ``masked``: sums are
     not to tell where the records of a node are."""
     if problem.debias:
-        kind: type[Rounds] = DebiasedSolvedStartRounds if masked else DebiasedRounds
+        kind: type[Rounds] = DebiasedMaskedRounds if masked else DebiasedRounds
     else:
-        kind = SolvedStartRounds if masked else Rounds
+        kind = MaskedRounds if masked else Rounds
     return kind(problem, ExactLogGradients(problem), nodes, from_start=True)

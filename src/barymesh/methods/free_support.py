@@ -19,7 +19,7 @@ weights, if they are learned, are optimal for these points, which the certificat
 ``a avg(x) - min avg(x)``. With several starts the one with the lowest objective is kept.
 
 **With masks** a node works with its measure moved to the origin (centring.py), so that sums do not tell where its
-records are, as in solved_start.py. It solves its transport anew for every target, to the last digits, from one at a
+records are, as in masked_rounds.py. It solves its transport anew for every target, to the last digits, from one at a
 large reg that its data determine, so that its answer does not depend on earlier targets. Targets beyond the reach are
 not answered.
 
@@ -291,7 +291,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         return Contribution((state.projections[rows], state.x[rows], scalars, *fixed), state.error[rows])
 
     def restored(self, average: Floats, target: FreeTarget) -> Floats:
-        """The ``average (up,)`` of contributions to the last target, as of the measures themselves."""
+        """What the ``average (up,)`` of contributions to the last target would be if nodes had not moved their
+        measures, without the shifts: ``avg(T) = avg(T') + avg(s)``, ``avg(x) = avg(x') - 2 z.avg(s) / reg``."""
         n, wide, shift = self.n, self.n * self.d, average[self.shift_columns]
         found = average[: self.shift_columns.start].copy()
         if shift.size:

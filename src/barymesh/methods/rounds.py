@@ -309,8 +309,8 @@ class Rounds(Entropic, RoundMethod[EntropicState]):
         return self._step_on(state, row, report, target, weight, error + further, enough, revised)
 
     def restored(self, average: Floats, target: Floats | None) -> Floats:
-        """The ``average (up,)`` of contributions to the last target, as of the measures themselves, where nodes work
-        with other ones in their place."""
+        """What the ``average (up,)`` of contributions to the last target would be if nodes had not moved their
+        measures, where they have."""
         return average
 
     def offset(self, state: RoundsState, row: int, stage: int) -> Floats | float:

@@ -10,10 +10,11 @@ both worlds, to the last bit. By how much the measure was moved, it sends beside
 that the root gets the weighted mean of all, which is the same too. So nothing in the sums tells which of these worlds
 is the real one, at any targets, in any order.
 
-For the shape of the records, a node begins with the *solved transport* to the uniform measure: at the potential 0,
-where nodes begin otherwise, its estimate is a blurred image of them.
+This does not hide the shape of the records. So that one sum does not show it at once, a node begins with the *solved
+transport* to the uniform measure: at the potential 0, where nodes begin otherwise, its estimate is a blurred image of
+its records.
 
-What a root that lies can reach is cut, at a place that all nodes know.
+Potentials that a root that lies leads to are cut, at a place that all nodes know.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from barymesh.methods.transports import CentredTransports
 from barymesh.problem import Problem, support_cost
 
 
-class SolvedStartRounds(Rounds):
-    """Rounds whose nodes begin with solved transports to the uniform measure; arguments as for ``Rounds``."""
+class MaskedRounds(Rounds):
+    """Rounds whose sums are masked; arguments as for ``Rounds``. A contribution ends with the shift of the node's
+    measure, ``(d,)``."""
 
     def __init__(self, problem: Problem, log_gradients: LogGradients, nodes: int, *, from_start: bool = False) -> None:
         super().__init__(problem, log_gradients, nodes, from_start=from_start)
@@ -85,6 +87,7 @@ class SolvedStartRounds(Rounds):
         return Contribution((*found.parts, self.centring.columns(state.measure[rows])), found.errors)
 
     def restored(self, average: Floats, target: Floats | None) -> Floats:
+        """From ``(up,)`` to ``(up - d,)``: ``avg(x) = avg(x') - 2 z.avg(s) / reg``, and what has this in it."""
         n, found = self.points, average[: self.fixed.start].copy()
         stage = min(max(self.stage(average), 0), self.last_stage)
         added = self.centring.added(average[self.fixed], self.problem.support.points)

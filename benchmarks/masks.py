@@ -2,8 +2,8 @@
 
 Normal distributions on a line, on a random network with the paper's clocks and delays, by rounds until all nodes have
 stopped with a tolerance of 1e-6, with masks and without. Time is virtual: what a network would take, whose messages are
-late and whose nodes compute in no time. With masks nodes begin with solved transports and a larger reg, which takes
-more rounds, but fewer where reg is small. There is the processor time of the whole simulation too, which has the masks
+late and whose nodes compute in no time. With masks nodes begin with a larger reg, which takes more rounds, but fewer
+where reg is small. There is the processor time of the whole simulation too, which has the masks
 of all nodes in it, and that of one node for one report. The bytes are those of all messages.
 """
 

@@ -10,7 +10,7 @@ from barymesh.problem import Problem
 
 
 class DebiasedMaskedRounds(DebiasedRounds, MaskedRounds):
-    """The debiased barycenter from solved transports: debiasing is the root's affair."""
+    """The debiased barycenter with masks: debiasing is the root's affair."""
 
 
 def chosen_rounds(problem: Problem, nodes: int, *, masked: bool = False) -> Rounds:

@@ -131,7 +131,9 @@ class NetworkFile(BaseModel):
     interval: float = Field(
         default=0.05, ge=0, le=3600, allow_inf_nan=False, description="seconds between activations of a node"
     )
-    masks: bool = Field(default=False, description="whether the nodes mask what they report")
+    masks: bool = Field(
+        default=False, description="whether the nodes mask what they report; a file that does not say so is open"
+    )
     min_members: int = Field(
         default=3, ge=3, description="a node contributes to masked sums over so many members at least"
     )

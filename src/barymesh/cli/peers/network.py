@@ -82,7 +82,7 @@ def create(
         str | None, typer.Option(help="The graph of the links by name, such as cycle. Default: complete.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="An asynchronous method. Default: rounds; with --open, sinkhorn.")
+        str | None, typer.Option(help="The method of the nodes. Default: rounds; with --open, sinkhorn.")
     ] = None,
     open_sums: Annotated[
         bool, typer.Option("--open", help="Reports are not masked: a node's parent can read what it reports.")

@@ -83,7 +83,7 @@ def test_three_processes_reach_the_barycenter_though_one_is_killed(trial):
     # the first keeps running, to be asked and stopped; the others end by themselves
     running = [started(kit, *(["--stay"] if k == 0 else [])) for k, kit in enumerate(kits)]
     try:
-        until(lambda: ((query(ports[2]) or {}).get("activations") or 0) >= 10, "the last node works")
+        until(lambda: all(((query(port) or {}).get("activations") or 0) >= 10 for port in ports), "all nodes work")
         running[2].send_signal(signal.SIGKILL)
         running[2].communicate(timeout=PATIENCE)
         states = {one["name"]: one["state"] for one in json.loads(call("status", path, "--json").stdout)}

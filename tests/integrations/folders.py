@@ -6,10 +6,10 @@ from barymesh.integrations.identity import SECRET, SITES
 from barymesh.transport.keys import KeyPair
 
 
-def folders(path, names="abc", *, support, reg, weights="equal"):
+def folders(path, names="abc", *, support, reg, weights="equal", records=0):
     """The folder of each site, with its key, and the file with the keys of all and what they have agreed on."""
     keys = {name: KeyPair.create() for name in names}
-    text = f"support = '{support}'\nreg = {reg}\nweights = '{weights}'\n\n[sites]\n" + "".join(
+    text = f"support = '{support}'\nreg = {reg}\nweights = '{weights}'\nrecords = {records}\n\n[sites]\n" + "".join(
         f"{name} = '{pair.public}'\n" for name, pair in keys.items()
     )
     for name, pair in keys.items():

@@ -89,7 +89,7 @@ def appears(file):
     return file.exists()
 
 
-AGREED = {"support": "60:-4:4", "reg": 0.1, "weights": "size"}
+AGREED = {"support": "60:-4:4", "reg": 0.1, "weights": "size", "records": sum(SIZES)}
 
 
 def is_barycenter(result, measures, support, reg):

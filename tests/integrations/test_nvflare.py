@@ -36,7 +36,9 @@ PROOF_OF_CONCEPT = """
 @pytest.fixture
 def environment(tmp_path):
     """With the data of the sites; the framework writes nowhere but in the folder of the test."""
-    folders(tmp_path, [f"site-{k + 1}" for k in range(3)], support="60:-4:4", reg=0.1, weights="size")
+    folders(
+        tmp_path, [f"site-{k + 1}" for k in range(3)], support="60:-4:4", reg=0.1, weights="size", records=sum(SIZES)
+    )
     rng = np.random.default_rng(0)
     for k, size in enumerate(SIZES):
         np.savetxt(tmp_path / f"site-{k + 1}.csv", rng.normal(k - 1.0, 0.7, size), header="x", comments="")

@@ -55,7 +55,8 @@ def test_a_neighbour_that_keeps_sending_nonsense_is_cut_off(frames, reason):
             async with b.links(neighbours=[a.at(endpoint)], tolerance=Tolerance(bad=3)) as at_b:
                 await state(at_b, a, LinkState.CONNECTED)
                 await send_until_cut_off(socket, frames, at_b, a)
-                assert at_b.status()[a.name].refused_messages == {reason: 3}
+                # on a busy machine its own last message may come once more
+                assert at_b.status()[a.name].refused_messages[reason] == 3
                 assert set(at_b.newest()) <= {0}
                 # and it can no longer connect
                 with raw(zmq.DEALER, a.keys, b.keys.public) as ear:

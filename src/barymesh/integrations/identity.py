@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from barymesh import readers as read
 from barymesh.decentralized.masks.streams import MIN_MEMBERS, Masks
 from barymesh.errors import ConfigError, OptionError
@@ -25,13 +27,15 @@ SECRET, SITES = "secret.key", "sites.toml"
 
 @dataclass(frozen=True)
 class Agreement:
-    """The ``support``, ``reg`` and ``weights`` that the sites have agreed on; a support of None stands for any, where
-    all sites have one owner. A server that chose them could find out where the records of a single site end: the site
-    refuses a support that is too far from them."""
+    """The ``support``, ``reg`` and ``weights`` that the sites have agreed on, and how many ``records`` all have
+    together, where they count by these; a support of None stands for any, where all sites have one owner. A server that
+    chose them could find out where the records of a single site end, since the site refuses a support that is too far
+    from them, or which part of a sum is that of a small site."""
 
     support: str | None = None
     reg: float = 1.0
     weights: str = EQUAL
+    records: float = np.nan
 
     def check(self, options: StarOptions) -> None:
         """OptionError if the options are others."""
@@ -60,16 +64,16 @@ class Identity:
     number: int
     public: tuple[bytes, ...]
     secret: bytes = field(repr=False)
+    agreement: Agreement
     min_members: int = MIN_MEMBERS
-    agreement: Agreement = Agreement()
 
     @classmethod
     def read(cls, folder: str | Path) -> Identity:
         """That in a folder with ``secret.key``, and ``sites.toml``, the same at all sites: ``support``, ``reg``, a
-        table ``[sites]`` of names and public keys, and perhaps ``weights`` and ``min_members``."""
+        table ``[sites]`` of names and public keys, and perhaps ``weights``, ``records`` and ``min_members``."""
         path, keys = Path(folder) / SITES, KeyPair.load(Path(folder) / SECRET)
         values = read_toml(path)
-        unknown = values.keys() - {"support", "reg", "weights", "min_members", "sites"}
+        unknown = values.keys() - {"support", "reg", "weights", "records", "min_members", "sites"}
         sites, least, support = values.get("sites"), values.get("min_members", MIN_MEMBERS), values.get("support")
         known = isinstance(sites, dict) and isinstance(least, int) and least >= MIN_MEMBERS and isinstance(support, str)
         if unknown or not known:
@@ -80,7 +84,15 @@ class Identity:
             )
         assert isinstance(sites, dict)
         reg = read.regularisation("reg", values.get("reg"))
-        agreement = Agreement(support, reg, read.one_of(EQUAL, read.SIZE)("weights", values.get("weights", EQUAL)))
+        weights, records = read.one_of(EQUAL, read.SIZE)("weights", values.get("weights", EQUAL)), np.nan
+        if weights == read.SIZE:
+            if "records" not in values:
+                raise ConfigError(
+                    f"{path} has weights = {weights!r}, and must have records, how many records all sites have "
+                    "together: a server could learn something of a single site if it said another number."
+                )
+            records = float(read.count("records", values["records"]))
+        agreement = Agreement(support, reg, weights, records)
         # in the order of the names, which is that of the numbers
         listed = [sites[name] for name in sorted(sites)]
         public = tuple(raw_public(key) for key in listed)
@@ -91,7 +103,7 @@ class Identity:
                 f"{path} does not have the public key {keys.public} of this site. Send it to the person who writes the "
                 "file."
             )
-        return cls(listed.index(keys.public), public, keys.raw_secret, least, agreement)
+        return cls(listed.index(keys.public), public, keys.raw_secret, agreement, least)
 
     @classmethod
     def of_one_owner(cls, number: int, sites: int) -> Identity:
@@ -99,7 +111,7 @@ class Identity:
         from barymesh.decentralized.masks.streams import public_key
 
         secrets = [hashlib.blake2b(f"site {k}".encode(), digest_size=32).digest() for k in range(sites)]
-        return cls(number, tuple(map(public_key, secrets)), secrets[number])
+        return cls(number, tuple(map(public_key, secrets)), secrets[number], Agreement())
 
     @property
     def fingerprint(self) -> str:

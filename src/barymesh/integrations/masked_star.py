@@ -14,7 +14,7 @@ same targets, and has other masks from the first other target on.
 What a site refuses does not depend on its data, but for one thing: records that are too far outside of the support. So
 support, reg and weights are agreed on among the sites beforehand, in ``sites.toml``, and a coordinator that asks for
 others is refused by all alike. In a run a site answers ``max_rounds`` targets, and never more than ``MOST_ROUNDS``, as
-many as a node of a network answers at once. What the sites weigh together is said once in a run.
+many as a node of a network answers at once. What the sites weigh together is agreed on too, or said once in a run.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ ROLL_CALL, WEIGHING = 0, 1
 
 def weight_sums(options: StarOptions) -> MaskedSums:
     """The format of the reports that have nothing but weights."""
-    return MaskedSums(options.sites, np.empty(0), slice(None), slice(0, 0), LARGEST_WEIGHT * options.sites)
+    return MaskedSums(options.sites, np.empty(0), slice(None), slice(0, 0), np.empty(0), LARGEST_WEIGHT * options.sites)
 
 
 def contribution_sums(options: StarOptions, method: Rounds) -> MaskedSums:
     """That of the reports with contributions, of sites whose weights are relative to their average."""
-    return MaskedSums(options.sites, method.limits(), method.precise, method.fixed, float(options.sites))
+    return MaskedSums(
+        options.sites, method.limits(), method.precise, method.fixed, method.fixed_sizes, float(options.sites)
+    )
 
 
 def _check_rounds(options: StarOptions) -> None:
@@ -82,8 +84,8 @@ class MaskedSite(Site):
         self._masks = identity.masks(secrets.token_bytes(32), repr(options))
         self._number = self._masks.number(self.node, 0.0, 0)
         self._words: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-        # the digest of the rounds so far, and what all sites weigh, once that was said
-        self._past, self._total = np.zeros(8), np.nan
+        # the digest of the rounds so far, and what all sites weigh, once that is known
+        self._past, self._total = np.zeros(8), identity.agreement.records
 
     def report(self, number: int, target: Floats | None = None) -> Report:
         """``words``: masked, but for the roll. In round 1 the target is the roll; later it has that of the method, the
@@ -130,7 +132,8 @@ class MaskedSite(Site):
         if not least <= total <= most or (np.isfinite(self._total) and total != self._total):
             raise NetworkError(
                 f"The coordinator says that all {sites} sites weigh {total:g} together. Each weighs 1 or more, and "
-                "what it says may not change in a run. It is not to be trusted."
+                "together they weigh what they have agreed on (records in sites.toml), in every round. Correct "
+                "records, or do not trust it."
             )
         self._total = total
         # neither cut nor refused if the total is too small: both would show which sites weigh more than a number of the

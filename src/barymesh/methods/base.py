@@ -150,7 +150,8 @@ class RoundMethod(Method[S]):
 
     ``precise``: the part of a contribution whose rounding changes the result, and not only the way there.
     ``rounding``: what the averages of it may be off by, because they were added up in fixed point. ``fixed``: the part
-    that does not change from round to round, and ``fixed_rounding``, the same of that.
+    that does not change from round to round, ``fixed_sizes (k,)``, how large that usually is, and
+    ``fixed_rounding (k,)``, what the averages of it may be off by.
 
     With masks the rows of targets are longer than ``down``: they end with the members. A target of zeros stands for
     none: the first one of a root has no other content than these.
@@ -158,7 +159,8 @@ class RoundMethod(Method[S]):
 
     in_rounds: bool
     precise, fixed = slice(None), slice(0, 0)
-    rounding = fixed_rounding = 0.0
+    rounding = 0.0
+    fixed_sizes = fixed_rounding = np.empty(0)
 
     def limits(self) -> Floats | None:
         """``(up,)``: what a contribution is cut to in size before it is added up in fixed point. All nodes know it, and

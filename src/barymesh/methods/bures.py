@@ -44,7 +44,7 @@ class Bures(RoundMethod[BuresState]):
     def __init__(self, gaussians: list[Gaussian], reach: float | None = None) -> None:
         self.gaussians, self.d, self.reach = gaussians, gaussians[0].dimension, reach
         self.up = self.down = self.d + self.d * self.d
-        self.fixed = slice(0, self.d)
+        self.fixed, self.fixed_sizes = slice(0, self.d), np.full(self.d, reach or 1.0)
 
     def limits(self) -> Floats | None:
         """``|(S^1/2 C_i S^1/2)^1/2| <= |S|^1/2 |C_i|^1/2`` in the spectral norm; and the trace of S is at most the

@@ -82,10 +82,16 @@ class Centring:
         """``(d,)``: of these, where potentials are at most ``largest``."""
         return np.full(self.size, SHARE * largest)
 
-    def gap_rounding(self, rounding: float) -> float:
-        """What a certified gap is off by at most if averages of the columns are off by ``rounding``, in units of reg:
-        as if all measures had been moved by that much, which changes the costs to two measures differently."""
-        return 2.0 * rounding * self.size
+    @property
+    def sizes(self) -> Floats:
+        """``(d,)``: how large these usually are: of measures in the box."""
+        return np.full(self.size, 2.0 * self.reach**2 / self.given.reg)
+
+    def gap_rounding(self, rounding: Floats) -> float:
+        """What a certified gap is off by at most, in units of reg, if averages of the columns are off by the last ``d``
+        numbers of ``rounding``: as if all measures had been moved by that much, which changes the costs to two measures
+        differently."""
+        return 2.0 * float(rounding[rounding.size - self.size :].sum())
 
     def added(self, average: Floats, points: Floats) -> Floats:
         """``(n,)``, from the ``average (d,)`` of the columns: what is added to the average of the potentials at the
@@ -103,6 +109,8 @@ class Centring:
 
     def constants(self, measures: NDArray[np.int64]) -> Floats:
         """``(b,)``: what is subtracted from the dual values of single nodes, in units of the cost."""
+        if self.size == 0:
+            return np.zeros(len(measures))
         atoms = self.problem.atoms
         means = np.array([atoms[k].weights @ self._from_middle(atoms[k].points) for k in measures])
         return np.asarray((self.shifts[measures] * (2.0 * means + self.shifts[measures])).sum(axis=1))

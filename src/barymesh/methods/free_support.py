@@ -158,6 +158,8 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         self.up = self.shift_columns.stop
         # the moments, and the shifts
         self.fixed = slice(self.shift_columns.start - 2 * self.d, self.up)
+        reach = self.free.reach or 1.0
+        self.fixed_sizes = np.concatenate([np.repeat([reach, reach**2], self.d), self.centring.sizes])
         self._oracles: dict[bytes, MovingOracle] = {}
 
     @cached_property

@@ -42,7 +42,7 @@ class MaskedRounds(Rounds):
         self.transports = CentredTransports(self.centring, self.regs)
         # where the numbers of the centring are: after those that all rounds have
         self.fixed = slice(self.up, self.up + self.centring.size)
-        self.up = self.fixed.stop
+        self.up, self.fixed_sizes = self.fixed.stop, self.centring.sizes
 
     @staticmethod
     def lowers_reg(problem: Problem) -> bool:

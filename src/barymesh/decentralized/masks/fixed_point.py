@@ -45,10 +45,13 @@ class FixedPoint:
         if not np.isfinite(values).all():
             raise ValueError("numbers that are not finite have no fixed point")
         most = weight * self.limits
-        whole = np.rint(np.clip(values, -most, most) * self.scale + _dither(low_bits))
+        units = np.clip(values, -most, most) * self.scale
+        # apart, because large doubles would round the sum
+        whole = np.floor(units)
+        step = np.rint(units - whole + _dither(low_bits)).astype(np.int64).view(np.uint64)
         size = np.fmod(np.abs(whole), MODULUS).astype(np.uint64)
         unknown = np.clip(np.log2(np.spacing(np.abs(whole))), 0, 63).astype(np.uint64)
-        return np.where(whole < 0, -size, size) + (low_bits & ((np.uint64(1) << unknown) - np.uint64(1)))
+        return np.where(whole < 0, -size, size) + step + (low_bits & ((np.uint64(1) << unknown) - np.uint64(1)))
 
     def numbers(self, words: Words) -> Floats:
         """The sums that the ``words (size,)`` stand for."""

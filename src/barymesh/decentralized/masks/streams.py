@@ -50,6 +50,7 @@ class Masks:
         self.size, self.min_members = len(public), min_members
         self._secrets = {node: X25519PrivateKey.from_private_bytes(raw) for node, raw in secrets.items()}
         self._public = public
+        self._run = hashlib.blake2b(run, digest_size=32).digest()
         self._context = hashlib.blake2b(method.encode(), key=hashlib.blake2b(run).digest(), digest_size=32).digest()
         self._secret = hashlib.blake2b(secret, digest_size=32).digest()
         self._shared: dict[tuple[int, int], bytes] = {}
@@ -93,11 +94,19 @@ class Masks:
                 total -= stream
         return total
 
-    def own_words(self, node: int, digest: bytes, count: int) -> Words:
-        """``(count,)``: random words that the node alone can compute, the same for the same digest."""
+    def rounding_words(self, node: int, moment: Round, count: int) -> Words:
+        """``(count,)``: random words that only who has the node's key can compute, the same in the same round."""
+        return self._own_words(node, self._context, b"barymesh rounding 1" + moment.digest, count)
+
+    def noise_words(self, node: int, numbers: Words) -> Words:
+        """``(k,)``: random words that only who has the node's key can compute, the same for the same ``numbers (k,)``
+        in all runs that are not told apart from this one."""
+        digest = hashlib.blake2b(numbers.astype("<u8").tobytes(), digest_size=32).digest()
+        return self._own_words(node, self._run, b"barymesh noise 1" + digest, numbers.size)
+
+    def _own_words(self, node: int, salt: bytes, info: bytes, count: int) -> Words:
         own = self._secrets[node].private_bytes_raw()
-        info = b"barymesh own words 1" + digest
-        return _stream(HKDF(SHA256(), length=32, salt=self._context, info=info).derive(own), (count,))
+        return _stream(HKDF(SHA256(), length=32, salt=salt, info=info).derive(own), (count,))
 
     def _round_key(self, node: int, partner: int, digest: bytes) -> bytes:
         pair = struct.pack("<qq", *sorted((node, partner)))

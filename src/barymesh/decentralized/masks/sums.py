@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,8 @@ SCALARS = ("count", "weight", "error")
 # averages may be off by this much at most: logarithms that are off by so much change a measure by no more in TV
 COARSEST = 1e-10
 # numbers that are the same in every round get random words below this, half of them negative, the same in every round.
-# How a sum of them is rounded would tell something of each, and noise that changes would be averaged away
+# How a sum of them is rounded would tell something of each, and noise that changes would be averaged away. It is in
+# units of what a number of the usual size is rounded by
 NOISE = 2**10
 
 
@@ -37,15 +37,15 @@ class Total:
 
 class MaskedSums:
     """The reports of ``nodes`` whose contributions have numbers of at most ``limits (up,)``, of which those in
-    ``precise`` decide how exact the result is, and those that are ``fixed`` do not change from round to round.
-    ``total``: no nodes weigh more together.
+    ``precise`` decide how exact the result is, and those that are ``fixed`` do not change from round to round, and are
+    usually of these ``sizes (k,)``. ``total``: no nodes weigh more together.
 
     A report has the numbers of those who are in it, one column for each node of the network, which all on the way may
     read; and, masked, the count of its members, and the sums of weights, errors and contributions. The count shows
     whether the masks have cancelled: a sum of members that were sent different targets has a random one.
     """
 
-    def __init__(self, nodes: int, limits: Floats, precise: slice, fixed: slice, total: float) -> None:
+    def __init__(self, nodes: int, limits: Floats, precise: slice, fixed: slice, sizes: Floats, total: float) -> None:
         # errors are not weighed: every node counts
         self.weights = FixedPoint.create(np.ones(1), total, nodes)
         self._errors = FixedPoint.create(np.full(1, UNKNOWN_ERROR + 1e-9), float(nodes), nodes)
@@ -54,7 +54,9 @@ class MaskedSums:
         self.up = nodes + len(SCALARS) + limits.size
         # each node rounds by a unit and a half, and the weights are relative to their average
         self.rounding = float(1.5 / self.parts.scale[precise].min(initial=np.inf))
-        self.fixed_rounding = float(NOISE / 2 / self.parts.scale[fixed].min(initial=np.inf))
+        units = np.maximum(np.spacing(sizes * self.parts.scale[fixed]), 1.0)
+        self.noise = (NOISE * units).astype(np.uint64)
+        self.fixed_rounding = (0.5 * NOISE + 1.0) * units / self.parts.scale[fixed]
         if self.rounding > COARSEST:
             raise OptionError(
                 f"With masks averages would be off by up to {self.rounding:.1g}, more than {COARSEST:g}: reg is too "
@@ -75,11 +77,12 @@ class MaskedSums:
         ``factor`` that takes its place."""
         words, factor = self.presence(node, float(moment.roll[node])), weight if factor is None else factor
         values = factor * np.concatenate(parts)
-        low_bits = masks.own_words(node, moment.digest, self.up - self.roll.stop)
+        low_bits = masks.rounding_words(node, moment, self.up - self.roll.stop)
         parts_low = low_bits[len(SCALARS) :]
         parts_low[self.fixed] = 0
         numbers = self.parts.words(values, factor, parts_low)
-        numbers[self.fixed] += self._noise(masks, node, numbers[self.fixed])
+        noise = masks.noise_words(node, numbers[self.fixed])
+        numbers[self.fixed] += noise % self.noise - self.noise // np.uint64(2)
         words[self.roll.stop :] = np.concatenate(
             [
                 np.ones(1, dtype=np.uint64),
@@ -91,11 +94,6 @@ class MaskedSums:
         )
         words[self.roll.stop :] += masks.mask(node, moment, (1,) * len(SCALARS) + tuple(part.size for part in parts))
         return words
-
-    def _noise(self, masks: Masks, node: int, fixed: Words) -> Words:
-        """``(k,)``, the same for the same numbers."""
-        digest = hashlib.blake2b(fixed.astype("<u8").tobytes(), digest_size=32).digest()
-        return masks.own_words(node, digest, fixed.size) % np.uint64(NOISE) - np.uint64(NOISE // 2)
 
     def needs_roll(self, words: Words, roll: Floats) -> bool:
         """Whether all members of the last ``roll (m,)`` have reported, and others too, or with other numbers."""

@@ -104,8 +104,9 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
                 )
             # the same to the last bit at all nodes, whose weights are relative to their average
             self.masked = MaskedSums(
-                nodes.size, limits, self.rounds.precise, self.rounds.fixed, nodes.size * (1.0 + ROUNDING)
-            )
+                nodes.size, limits, self.rounds.precise, self.rounds.fixed, self.rounds.fixed_sizes,
+                nodes.size * (1.0 + ROUNDING),
+            )  # fmt: skip
             self.masked_reports = MaskedReports(masks, self.masked, nodes, method.down)
             self.opaque = True
             self.rounds.rounding, self.rounds.fixed_rounding = self.masked.rounding, self.masked.fixed_rounding

@@ -151,7 +151,7 @@ def exaggerating(graph, liar, measures, factor, weight=1.0):
     def report(masks, node, moment, _, error, parts):
         words = sums.presence(node, float(moment.roll[node]))
         numbers = (weight, error, *factor * np.concatenate(parts))
-        scales = (*sums._weights.scale, *sums._errors.scale, *sums.parts.scale)
+        scales = (*sums.weights.scale, *sums._errors.scale, *sums.parts.scale)
         cut = np.clip(np.multiply(numbers, scales), -(2.0**62), 2.0**62)
         words[sums.roll.stop :] = np.array([1, *np.rint(cut)]).astype(np.int64).view(np.uint64)
         words[sums.roll.stop :] += masks.mask(node, moment, (1, 1, 1, *(part.size for part in parts)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import barymesh as bm
 from barymesh.errors import ConfigError, MeasureError, NetworkError, OptionError, RegularisationError
-from barymesh.integrations.identity import SITES, Agreement, Identity
+from barymesh.integrations.identity import SITES, Identity, SiteAgreement
 from barymesh.integrations.masked_star import contribution_sums, new_coordinator, new_site
 from barymesh.integrations.star import StarOptions
 from barymesh.methods.orders import Order
@@ -191,7 +191,7 @@ def test_what_is_sent_in_every_round_has_the_same_noise_in_every_round():
 
 def test_a_server_that_asks_for_anything_else_than_was_agreed_on_learns_nothing_of_the_data():
     """It could find out where the records of a site end by supports that are ever closer to them."""
-    identity = replace(identities(3)[0], agreement=Agreement(OPTIONS.support, OPTIONS.reg))
+    identity = replace(identities(3)[0], agreement=SiteAgreement(OPTIONS.support, OPTIONS.reg))
     for change in ({"support": "12:-3:4"}, {"reg": 0.2}, {"weights": "size"}):
         for measure in (MEASURES[0], np.array([[0.0], [1e6]])):
             with pytest.raises(OptionError, match=f"The server asks for {next(iter(change))}"):
@@ -203,7 +203,7 @@ def test_what_all_sites_weigh_is_agreed_on():
     """Where sites count by their records, others than the true total would show multiples of large numbers of records,
     and between them the part of a small site."""
     options, sizes = replace(OPTIONS, weights="size"), [measure.records for measure in MEASURES]
-    agreed = Agreement(OPTIONS.support, OPTIONS.reg, "size", float(sum(sizes)))
+    agreed = SiteAgreement(OPTIONS.support, OPTIONS.reg, "size", float(sum(sizes)))
     known = [replace(one, agreement=agreed) for one in identities(3)]
     coordinator, sites = begun(options, known)
     coordinator.advance([site.report(1, coordinator.target) for site in sites])

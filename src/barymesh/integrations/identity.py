@@ -26,7 +26,7 @@ SECRET, SITES = "secret.key", "sites.toml"
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SiteAgreement:
     """The ``support``, ``reg`` and ``weights`` that the sites have agreed on, and how many ``records`` all have
     together, where they count by these; a support of None stands for any, where all sites have one owner. A server that
     chose them could find out where the records of a single site end, since the site refuses a support that is too far
@@ -64,7 +64,7 @@ class Identity:
     number: int
     public: tuple[bytes, ...]
     secret: bytes = field(repr=False)
-    agreement: Agreement
+    agreement: SiteAgreement
     min_members: int = MIN_MEMBERS
 
     @classmethod
@@ -92,7 +92,7 @@ class Identity:
                     "together: a server could learn something of a single site if it said another number."
                 )
             records = float(read.count("records", values["records"]))
-        agreement = Agreement(support, reg, weights, records)
+        agreement = SiteAgreement(support, reg, weights, records)
         # in the order of the names, which is that of the numbers
         listed = [sites[name] for name in sorted(sites)]
         public = tuple(raw_public(key) for key in listed)
@@ -111,7 +111,7 @@ class Identity:
         from barymesh.decentralized.masks.streams import public_key
 
         secrets = [hashlib.blake2b(f"site {k}".encode(), digest_size=32).digest() for k in range(sites)]
-        return cls(number, tuple(map(public_key, secrets)), secrets[number], Agreement())
+        return cls(number, tuple(map(public_key, secrets)), secrets[number], SiteAgreement())
 
     @property
     def fingerprint(self) -> str:

@@ -42,10 +42,10 @@ class SiteAgreement:
         if self.support is None:
             return
         for name in ("support", "reg", "weights"):
-            asked, agreed = getattr(options, name), getattr(self, name)
-            if asked != agreed:
+            given, agreed = getattr(options, name), getattr(self, name)
+            if given != agreed:
                 raise OptionError(
-                    f"The server asks for {name} = {asked!r}, and in {SITES} is {name} = {agreed!r}. With masks a site "
+                    f"The server asks for {name} = {given!r}, and in {SITES} is {name} = {agreed!r}. With masks a site "
                     "takes part in nothing but what the sites have agreed on: change the configuration of the server, "
                     f"or {SITES}, the same at all sites."
                 )

@@ -34,7 +34,7 @@ from barymesh.problem import Problem
 from barymesh.support.grid import Grid, ends
 
 # decimals of so many places are taken for what they are; others are rounded to this share of their range, which does
-# less than the rounding of sums, and seldom depends on where they are
+# less than the rounding of sums, and rarely depends on where they are
 PLACES, GRAIN = 9, 2.0**-42
 # whole numbers below this, and their sums, are exact
 MOST_UNITS = 2.0**51
@@ -60,7 +60,7 @@ class Centring:
         if self.size == 0:
             return self.given
         atoms = [one for one, _ in self._moved]
-        # nothing but the atoms is asked for
+        # only the atoms are used
         return replace(self.given, measures=[Absent()] * len(atoms)).on(self.given.support, atoms)
 
     @cached_property

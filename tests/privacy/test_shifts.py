@@ -16,7 +16,8 @@ from barymesh.integrations.masked_star import MaskedSite, contribution_sums, wei
 from barymesh.integrations.star import StarOptions
 from barymesh.methods.bures import Bures
 from barymesh.methods.chosen_rounds import chosen_rounds
-from barymesh.methods.free_support import FreeOrder, FreeSupportMethod
+from barymesh.methods.free_orders import FreeOrder
+from barymesh.methods.free_support import FreeSupportMethod
 from barymesh.methods.orders import Order
 from barymesh.problem import Problem
 from tests.integrations.test_masked_star import identities

@@ -30,8 +30,7 @@ mean squares, coordinate by coordinate. They are also the unit in which moves ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -42,13 +41,13 @@ from barymesh.measures import Atoms
 from barymesh.methods.base import UNKNOWN_ERROR, Answer, Contribution, Enough, Floats, Indices, RoundMethod
 from barymesh.methods.centring import Centring
 from barymesh.methods.entropic import REACH
+from barymesh.methods.free_orders import FreeOrder, FreeSupportState, FreeTarget
 from barymesh.methods.self_transport import SelfTransport
 from barymesh.methods.sinkhorn import solved
 from barymesh.methods.stages import stages
 from barymesh.oracle.bounds import transport_bounds
 from barymesh.oracle.moving import MovingOracle
 from barymesh.problem import Problem
-from barymesh.state import State
 from barymesh.support.free import normal_draws
 
 # a node's steps to uniform weights in a round, at most, and for the certificate
@@ -74,70 +73,11 @@ LOWEST_WEIGHT = 45.0
 NO_MASS = -1e12
 
 
-class FreeOrder(IntEnum):
-    """The numbers after the points and the logarithms of the weights in a target.
-
-    ACCURACY of the nodes' transports. START: the number of the start. RESET: nodes forget their potentials first.
-    CERTIFY: the points are final, and an upper bound is wanted. GAP: the certificate, once there is one.
-    """
-
-    ACCURACY = 0
-    START = 1
-    RESET = 2
-    CERTIFY = 3
-    GAP = 4
-
-
-@dataclass
-class FreeSupportState(State):
-    """Of every node: ``x`` and ``h = log p(x)``, each ``(k, n)``; ``points`` that it has, and its ``projections`` of
-    them, each ``(k, n d)``; ``(k,)`` each: ``value`` of its dual function at x, ``upper``, the bound, both in units of
-    reg; ``error``, ``measure``; ``valid``, whether all this belongs to the present x and measure.
-
-    Of a root: ``best (k,)``, the lowest objective of the starts before this one, ``best_points (k, n d)`` and
-    ``best_weights (k, n)``, logarithms; ``tried (k,)``, how many starts these were; ``last_places (k, n d)``, the
-    average of the last projections but one, and ``moves (k,)``, for how many moves the points have gathered momentum;
-    ``last_objective (k,)``, ``last_weights (k, n)``, logarithms, and the ``length (k,)`` of steps of the weights.
-    """
-
-    x: Floats
-    h: Floats
-    points: Floats
-    projections: Floats
-    value: Floats
-    upper: Floats
-    error: Floats
-    measure: NDArray[np.int64]
-    valid: NDArray[np.bool_]
-    best: Floats
-    best_points: Floats
-    best_weights: Floats
-    tried: NDArray[np.int64]
-    last_places: Floats
-    moves: NDArray[np.int64]
-    last_objective: Floats
-    last_weights: Floats
-    length: Floats
-
-
-@dataclass(frozen=True)
-class FreeTarget:
-    """A target in parts: ``points (n, d)``, ``log_weights (n,)`` and the ``order``, see ``FreeOrder``."""
-
-    points: Floats
-    log_weights: Floats
-    order: Floats
-
-    @property
-    def as_array(self) -> Floats:
-        return np.concatenate([self.points.ravel(), self.log_weights, self.order])
-
-
 class FreeSupportMethod(RoundMethod[FreeSupportState]):
     """Points that move. The measures of the problem are those of the nodes, in the order of their rows, and perhaps
     others that nodes change to. ``drawn``: for a root that may have draws from all measures, among which the points
-    start: ``drawn(shares, start)`` has so many of each. ``masked``: sums are not to
-    tell where the records of a node are."""
+    start: ``drawn(shares, start)`` has so many of each. ``masked``: sums are not to tell where the records of a node
+    are."""
 
     name = "free_support"
     final = True

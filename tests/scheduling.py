@@ -31,7 +31,7 @@ WAITING = (
 # files that compute; the longest first, so that all processes end at about the same time
 COMPUTING = (
     "decentralized/test_sinkhorn", "docs/test_code_blocks", "decentralized/test_rounds", "studies/test_command",
-    "decentralized/test_members", "viz/test_animation", "cli/test_barycenter", "test_extras",
+    "decentralized/test_members", "viz/test_animation", "cli/test_barycenter", "cli/test_endings", "test_extras",
     "exact/test_certificate", "decentralized/test_tree", "cli/test_simulate", "studies/test_running",
     "studies/test_figures", "measures/test_gaussian", "test_release", "engines/test_simulation",
     "engines/test_host", "theory/test_paper_claims", "engines/test_samplers", "decentralized/test_liars",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -17,9 +18,15 @@ import pytest
 import ray
 
 import barymesh as bm
-from barymesh.engines.ray import ONE_MACHINE
-from barymesh.errors import MeasureError, OptionError
+from barymesh.core import kernels
+from barymesh.engines.ray import ONE_MACHINE, RemoteWorker
+from barymesh.engines.supervisor import assignments
+from barymesh.errors import MeasureError, NetworkError, OptionError
 from barymesh.metrics import total_variation
+from barymesh.network import as_network
+from barymesh.options import RunOptions
+from barymesh.problem import Problem
+from barymesh.resources.cores import set_threads
 from tests.docs.blocks import ROOT
 from tests.docs.running import run_page
 from tests.engines.loaders import MEASURES, POINTS, called, check_certificate, fail, known, staying
@@ -171,6 +178,23 @@ def test_a_loader_that_fails_is_named(cluster, tmp_path):
     with pytest.raises(MeasureError, match=r"Measure 4: Lazy\(fail, 4\) cannot be loaded: KeyError.*no patients"):
         run(measures, folder=tmp_path)
     assert all_gone()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_is_opened_after_it_has_left_makes_no_files(tmp_path):
+    """Ray may carry out the calls to a worker in another order."""
+    problem, network = Problem.create(MEASURES, POINTS, reg=0.3), as_network("cycle", len(MEASURES))
+    (assignment,) = assignments(problem, network, RunOptions(method="sinkhorn"), [range(len(MEASURES))])
+
+    async def ended_first():
+        worker = RemoteWorker(assignment, "127.0.0.1", tmp_path)
+        await worker.leave()
+        with pytest.raises(NetworkError, match="has left the run"):
+            await worker.open()
+
+    threads = kernels.threads()
+    asyncio.run(ended_first())
+    set_threads(threads)
     assert not list(tmp_path.iterdir())
 
 

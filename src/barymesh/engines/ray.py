@@ -336,12 +336,16 @@ class RemoteWorker:
         self.contacts: dict[int, Contact] = {}
         self.latest: Snapshot | None = None
         self.changing = asyncio.Lock()
+        self.leaving = False
         # Ray sees to it for other libraries. With a runtime_env it would not use the processes that it keeps ready
         set_threads(1)
 
     async def open(self) -> Contact:
         """Load the measures, listen, and begin to work; how to reach it."""
         async with self.changing:
+            if self.leaving:
+                # Ray may carry out calls in another order, and the files would be made again
+                raise NetworkError("The worker has left the run, and cannot be opened again.")
             if self.contact is None:
                 keys = KeyPair.create()
                 address = self.host or ray.util.get_node_ip_address()
@@ -383,7 +387,7 @@ class RemoteWorker:
 
     async def leave(self) -> None:
         """Stop, and remove all files."""
-        # one that is about to open would make its files again
+        self.leaving = True
         async with self.changing:
             try:
                 if self.contact is not None:

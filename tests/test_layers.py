@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +49,7 @@ LATER = {(one, "viz") for one in ("history", "network", "problem", "result", "we
 LATER |= {("measures", "io.files")}
 
 
+@cache
 def modules():
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
@@ -59,6 +61,11 @@ def modules():
 def imports(path, *, later=False):
     """The modules of barymesh that the file imports, with the packages they are in, which Python loads first. Either
     those imported when the file is loaded, or the others: ``later``, in functions, or for type checkers only."""
+    return _read(path)[later]
+
+
+@cache
+def _read(path):
     known = modules()
     found = {False: set(), True: set()}
 
@@ -79,8 +86,13 @@ def imports(path, *, later=False):
         for child in ast.iter_child_nodes(node):
             visit(child, is_later)
 
-    visit(ast.parse(path.read_text()), False)
-    return found[later]
+    visit(_parsed(path), False)
+    return found
+
+
+@cache
+def _parsed(path):
+    return ast.parse(path.read_text())
 
 
 def layer_of(module):
@@ -162,7 +174,7 @@ def test_no_module_imports_in_a_circle():
 
 def test_nothing_in_the_library_imports_the_study_or_the_benchmarks():
     for path in modules().values():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_parsed(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not [name for name in names if name.split(".")[0] in ("barymesh_a2dwb", "benchmarks", "tests")]
@@ -172,7 +184,7 @@ def test_no_two_classes_have_one_name():
     names = Counter(
         node.name
         for path in modules().values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(_parsed(path))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []

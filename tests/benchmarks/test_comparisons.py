@@ -160,7 +160,8 @@ def test_the_figures_show_every_solver_that_got_there():
 
 
 def test_solvers_of_others_that_are_not_run_have_rows_that_say_so(monkeypatch):
-    monkeypatch.setattr(free_support, "HOPELESS", 0.0)
+    for name, value in {"HOPELESS": 0.0, "LONG": 3, "QUICK_SECONDS": 0.05}.items():
+        monkeypatch.setattr(free_support, name, value)
     rows = free_support.run(quick=True, say=lambda line: None).tables[0].rows
     ended = {row["solver"]: row["ended"] for row in rows}
     assert "POT free_support_sinkhorn" in ended

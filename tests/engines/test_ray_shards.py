@@ -111,9 +111,8 @@ def test_a_cluster_by_its_address(cluster, tmp_path):
         print(found.status.name, ray.is_initialized())
         run(address="127.0.0.1:1")
     """
-    # one attempt to connect; and no token in the home folder, since the cluster has none
-    settings = {"RAY_NUM_REDIS_GET_RETRIES": "1", "HOME": str(tmp_path)}
-    started = python(code, cluster.address, tmp_path / "weights.npy", **settings)
+    # no token in the home folder, since the cluster has none
+    started = python(code, cluster.address, tmp_path / "weights.npy", HOME=str(tmp_path))
     said, errors = started.communicate()
     assert said.split() == ["CONVERGED", "False"], errors
     np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), here().weights, rtol=0, atol=1e-13)

@@ -51,6 +51,8 @@ OBJECT_STORE_BYTES = 80 * 2**20
 PINNED = 0.001
 # seconds for a worker to clean up after itself. One that is about to open does that first, on a busy machine slowly
 LEAVE = 60.0
+# seconds for the news that an actor has been started, and for a connection to a cluster
+NEWS, CONNECT = 1.0, 10.0
 
 
 def run_ray(problem: Problem, network: Network, options: RunOptions) -> Result:
@@ -131,8 +133,9 @@ def _join(address: str, quiet: dict[str, Any]) -> None:
     if "RAY_AUTH_MODE" not in os.environ and _has_token():
         _set(RAY_AUTH_MODE="token")
     try:
+        _require_listener(address)
         ray.init(address, **quiet)
-    except (AuthenticationError, ConnectionError, RuntimeError, ValueError) as error:
+    except (AuthenticationError, OSError, RuntimeError, ValueError) as error:
         refused = isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)
         if refused or "AuthToken" in str(error.__cause__):
             raise NetworkError(
@@ -143,6 +146,13 @@ def _join(address: str, quiet: dict[str, Any]) -> None:
             f"There is no Ray cluster at {address} ({error}). Start one with `ray start --head`, or leave out address= "
             "for one on this machine."
         ) from error
+
+
+def _require_listener(address: str) -> None:
+    """OSError if nobody listens at ``host:port``, where Ray would try for many minutes."""
+    host, _, port = address.rpartition(":")
+    if "://" not in address and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
 
 
 def _has_token() -> bool:
@@ -249,6 +259,7 @@ class Actor(WorkerHandle):
             )
             .remote(assignment, host, folder)
         )
+        self.there = self.actor.is_there.remote()
 
     def poll(self) -> None:
         self._check_connections()
@@ -306,10 +317,18 @@ class Actor(WorkerHandle):
                     got(call)
 
     def end(self) -> None:
-        # Ray may be gone already
-        with suppress(RayError):
-            ray.wait([self.actor.leave.remote()], timeout=LEAVE)
-            ray.kill(self.actor)
+        end_actor(self.actor, self.there)
+
+
+def end_actor(actor: Any, there: Any) -> None:
+    """End an actor, which has left nothing behind then; ``there``: the call that it answers once it has been
+    started."""
+    # Ray may be gone already
+    with suppress(RayError):
+        # one that waits for a core has made nothing yet, and may wait for ever
+        if ray.wait([there], timeout=NEWS)[0]:
+            ray.wait([actor.leave.remote()], timeout=LEAVE)
+        ray.kill(actor)
 
 
 def got(call: Any) -> Any:
@@ -339,6 +358,9 @@ class RemoteWorker:
         self.leaving = False
         # Ray sees to it for other libraries. With a runtime_env it would not use the processes that it keeps ready
         set_threads(1)
+
+    async def is_there(self) -> None:
+        """It is, if there is an answer."""
 
     async def open(self) -> Contact:
         """Load the measures, listen, and begin to work; how to reach it."""

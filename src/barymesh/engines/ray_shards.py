@@ -12,7 +12,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from barymesh.checks import normalised
-from barymesh.engines.ray import LEAVE, LOOPBACK, PINNED, bracketed, connected, got
+from barymesh.engines.ray import LOOPBACK, PINNED, bracketed, connected, end_actor, got
 from barymesh.engines.shard_host import Loading, ShardHost, ShardPlace
 from barymesh.engines.shard_line import CallerEnd, LineContact, LineError, ShardEnd
 from barymesh.engines.supervisor import MOST_STARTS
@@ -42,7 +41,7 @@ from barymesh.result import Result
 
 with needs("ray"):
     import ray
-    from ray.exceptions import ObjectLostError, RayActorError, RayError
+    from ray.exceptions import ObjectLostError, RayActorError
 
 # results of at most so many numbers have the estimates and potentials of all nodes
 GATHERED = 2**24
@@ -69,7 +68,7 @@ def run_shards(problem: Problem, options: RunOptions) -> Result:
                 ]
                 # the others must not take the cores at these places
                 if at_a_place and shards:
-                    ray.wait([shard.actor.is_there.remote() for shard in shards], num_returns=len(shards))
+                    ray.wait([shard.there for shard in shards], num_returns=len(shards))
             shards.sort(key=lambda shard: shard.number)
             found = _computed(problem, shards, options)
         finally:
@@ -220,6 +219,7 @@ class RemoteShard(Shard):
             )
             .remote(self.number, self.problem, threads, self.folder, self.run)
         )
+        self.there = self.actor.is_there.remote()
 
     def load(self) -> Callable[[], Loading]:
         """Load its measures; what waits for that."""
@@ -309,13 +309,11 @@ class RemoteShard(Shard):
         """On cores of its own if there are any."""
         at, room = self.work.at, ray.available_resources().get("CPU", 0) >= self.work.threads
         self._start(room=room)
-        there = self.actor.is_there.remote()
         # they may be on several machines, or on one that is lost
-        if room and not ray.wait([there], timeout=ROOM)[0]:
+        if room and not ray.wait([self.there], timeout=ROOM)[0]:
             ray.kill(self.actor)
             self._start(room=False)
-            there = self.actor.is_there.remote()
-        while not ray.wait([there], timeout=1.0)[0]:
+        while not ray.wait([self.there], timeout=1.0)[0]:
             if at is not None and at not in {one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}:
                 raise NetworkError(
                     f"Shard {self.number} was lost with its machine, {at}, where its measures are. Start Ray there "
@@ -329,10 +327,7 @@ class RemoteShard(Shard):
 
     def end(self) -> None:
         """End the actor, and leave nothing behind."""
-        # Ray may be gone already
-        with suppress(RayError):
-            ray.wait([self.actor.leave.remote()], timeout=LEAVE)
-            ray.kill(self.actor)
+        end_actor(self.actor, self.there)
         self._hang_up()
 
 

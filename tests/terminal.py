@@ -1,4 +1,4 @@
-"""Commands on a real terminal, and Ctrl-C."""
+"""Commands on a real terminal, and signals to them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import subprocess
 PATIENCE = 600
 
 
-def interrupted_on_a_terminal(command, sign):
-    """Start a command whose progress goes to a terminal, press Ctrl-C once it shows the pattern ``sign``."""
+def interrupted_on_a_terminal(command, sign, number=signal.SIGINT):
+    """Start a command whose progress goes to a terminal, press Ctrl-C once it shows the pattern ``sign``, or send it
+    the signal of this ``number``."""
     import pty
     import select
 
@@ -32,7 +33,7 @@ def interrupted_on_a_terminal(command, sign):
                 break
             shown += read
             if not asked and re.search(sign, shown):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 asked = True
         code = process.wait(PATIENCE)
     finally:

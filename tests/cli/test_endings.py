@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from contextlib import contextmanager
 
@@ -206,6 +207,15 @@ def test_ctrl_c_with_json_still_prints_json(inside, monkeypatch):
     done = call(*ABC, "--json")
     assert done.exit_code == 130
     assert json.loads(done.stdout)["status"] == "INTERRUPTED"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+def test_sigterm_keeps_the_result_too(inside):
+    """As batch systems end a job whose time is over."""
+    command = [sys.executable, "-m", "barymesh", *map(str, ABC), "--tol", "0", "--max-iter", "1000000000"]
+    code, shown = interrupted_on_a_terminal(command, rb"iteration \d{3}", signal.SIGTERM)
+    assert code == 130, shown
+    assert bm.load("out/result.npz").status is bm.Status.INTERRUPTED
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")

@@ -141,17 +141,28 @@ def test_an_interrupt_says_how_to_go_on(drawn, tmp_path, monkeypatch):
 SLOW = """
 import sys
 from dataclasses import replace
+from barymesh.cli.exit_codes import finish
 from barymesh_a2dwb import experiments
 from barymesh_a2dwb.command import _paper
 from tests.studies.test_running import TINY
 if __name__ == "__main__":
     experiments.QUICK = replace(TINY, nodes=30, duration=60.0, variations=())
-    sys.exit(_paper("gaussian", True, __import__("pathlib").Path(sys.argv[1]), None, 0, False, 2, True))
+    folder = __import__("pathlib").Path(sys.argv[1])
+    finish(lambda: _paper("gaussian", True, folder, None, 0, False, 2, True), False)
 """
 
 
-def test_ctrl_c_ends_a_study_on_two_cores_and_keeps_what_is_finished(tmp_path):
-    """As on a terminal, where Ctrl-C goes to the workers too; they must not complain."""
+def _lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_signal_ends_a_study_on_two_cores_and_keeps_what_is_finished(tmp_path, number):
+    """As on a terminal, where Ctrl-C goes to the workers too; they must not complain. No worker stays behind."""
     script = tmp_path / "slow.py"
     script.write_text(SLOW)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -163,7 +174,10 @@ def test_ctrl_c_ends_a_study_on_two_cores_and_keeps_what_is_finished(tmp_path):
     end = time.monotonic() + PATIENCE
     while len(list(data.glob("*-*.npz"))) < 2 and process.poll() is None and time.monotonic() < end:
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert said.splitlines() == [
@@ -171,4 +185,7 @@ def test_ctrl_c_ends_a_study_on_two_cores_and_keeps_what_is_finished(tmp_path):
     ]
     done = len(list(data.glob("*-*.npz")))
     assert 2 <= done < 20
+    while _lives(process.pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not _lives(process.pid)
     assert not [path for path in data.iterdir() if path.name.startswith(".")]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -46,7 +50,8 @@ def exit_code(result: Result) -> int:
 def finish(work: Callable[[], int], as_json: bool) -> NoReturn:
     """Run the work; errors of barymesh become one message and an exit code, not a traceback."""
     try:
-        code = work()
+        with _stopped_by_sigterm():
+            code = work()
     except BarymeshError as error:
         if as_json:
             typer.echo(json.dumps(error_as_json(error)))
@@ -56,6 +61,27 @@ def finish(work: Callable[[], int], as_json: bool) -> NoReturn:
         typer.echo("Interrupted before there was a result.", err=True)
         code = INTERRUPTED
     sys.exit(code)
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM, which batch systems send when the time is over, does what Ctrl-C does: results are kept, and workers
+    end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        on_ctrl_c = signal.getsignal(signal.SIGINT)
+        if not callable(on_ctrl_c):
+            raise KeyboardInterrupt
+        on_ctrl_c(signal.SIGINT, frame)
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def error_as_json(error: BarymeshError) -> dict[str, str]:

@@ -221,7 +221,6 @@ def test_a_folder_or_binary_file_is_no_configuration(tmp_path):
 
 
 def test_paths_are_relative_to_the_file_wherever_it_is_run(tmp_path, rng, monkeypatch):
-    """Data, support and output: all from the configuration's own folder."""
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     (project / "data").mkdir(parents=True)
     elsewhere.mkdir()
@@ -239,17 +238,18 @@ def test_paths_are_relative_to_the_file_wherever_it_is_run(tmp_path, rng, monkey
     assert result.node_weights.shape == (2, 12)
 
 
-def test_absolute_paths_stay_as_they_are(tmp_path, rng):
+@pytest.mark.parametrize("absolute", [True, False])
+def test_paths_elsewhere_are_shown_without_detours(tmp_path, rng, monkeypatch, absolute):
     (tmp_path / "project").mkdir()
-    np.savetxt(tmp_path / "a.csv", rng.normal(size=8))
-    config = config_file(
-        tmp_path / "project",
-        f'data = "{(tmp_path / "a.csv").as_posix()}"\nreg = 0.5\nsupport = "12:-2:2"\n'
-        f'output = "{(tmp_path / "out").as_posix()}"\n',
-    )
-    done = CliRunner().invoke(app, ["run", str(config), "--quiet"])
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("a.csv", rng.normal(size=8))
+    above = tmp_path.as_posix() if absolute else ".."
+    text = f'data = "{above}/a.csv"\nreg = 0.5\nsupport = "12:-2:2"\noutput = "{above}/out"\n'
+    done = CliRunner().invoke(app, ["run", str(config_file(tmp_path / "project", text))])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "result.npz").exists()
+    assert f" {tmp_path / 'out' if absolute else 'out'}" in done.stdout.replace("\n", "")
+    assert ".." not in done.stdout
 
 
 # networks

@@ -108,7 +108,7 @@ def _read(one: Field[Any], value: Any, base: Path) -> Any:
     if one.name == "data":
         value = [base / part if isinstance(part, str) else part for part in _as_list(value)]
     elif one.name == "output" and isinstance(value, str):
-        value = base / value
+        value = _without_detours(base / value)
     elif one.name == "support" and isinstance(value, str) and value.lower().endswith(POINT_FILES):
         value = str(base / value)
     found = read_value(one, value)
@@ -117,6 +117,13 @@ def _read(one: Field[Any], value: Any, base: Path) -> Any:
     if isinstance(found, Trace):
         return Trace(base / str(found.seconds))
     return found
+
+
+def _without_detours(path: Path) -> Path:
+    """The same path, without ``..`` where it leads into the current folder: it is shown to be copied."""
+    found = path.resolve()
+    inside = ".." in path.parts and found.is_relative_to(Path.cwd())
+    return found.relative_to(Path.cwd()) if inside else path
 
 
 def _as_list(value: Any) -> list[Any]:

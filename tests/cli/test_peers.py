@@ -218,6 +218,10 @@ def test_a_key_is_rotated(trial):
 def test_nobody_is_readmitted_where_no_node_runs(trial, monkeypatch):
     monkeypatch.setattr(sys.modules["barymesh.cli.peers.node"], "READMIT_SECONDS", 0.1)
     _, kits = trial
+    # there has never been one
+    assert "No node runs" in call("readmit", kits[0], "b", code=3).output
+    assert not (kits[0] / "run").exists()
+    (kits[0] / "run").mkdir()
     assert "No node runs" in call("readmit", kits[0], "b", code=3).output
     assert list((kits[0] / "run").iterdir()) == []
     call("readmit", kits[0], "nobody", code=3)
@@ -227,6 +231,7 @@ def test_a_node_of_another_user_can_read_whom_it_is_to_readmit(trial, monkeypatc
     """Whatever the umask of whoever gives the command."""
     command, modes = sys.modules["barymesh.cli.peers.node"], []
     path = trial[1][0] / "run" / READMIT
+    path.parent.mkdir()
 
     def sleep(_):
         modes.append(path.stat().st_mode & 0o777)

@@ -140,18 +140,19 @@ def readmit(
 
         Kit.open(kit).network.number(name)
         path = (kit / FOLDER if folder is None else folder) / READMIT
-        write_text(path, f"{name}\n")
-        # the node may be another user
-        path.chmod(0o644)
         deadline = time.monotonic() + READMIT_SECONDS
-        while path.exists():
-            if time.monotonic() > deadline:
-                path.unlink(missing_ok=True)
-                raise FileError(
-                    f"No node runs in {path.parent}, or it cannot read {path.name} there: nothing was done. Start it, "
-                    "or name its --folder."
-                )
+        if path.parent.is_dir():
+            write_text(path, f"{name}\n")
+            # the node may be another user
+            path.chmod(0o644)
+        while path.exists() and time.monotonic() <= deadline:
             time.sleep(0.05)
+        if path.exists() or not path.parent.is_dir():
+            path.unlink(missing_ok=True)
+            raise FileError(
+                f"No node runs in {path.parent}, or it cannot read {path.name} there: nothing was done. Start it, or "
+                "name its --folder."
+            )
         print_facts({"readmitted": name}, [f"{name} may connect again."], as_json)
         return 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from barymesh.peers import last_run
 from barymesh.peers.last_run import LAST_RUN, LastRun
-from barymesh.peers.states import TROUBLE, clock, node_state, state_text
+from barymesh.peers.states import TROUBLE, clock, is_trouble, node_state, state_text
 from barymesh.record import NodeState
 from tests.peers.test_node import kit
 
@@ -54,6 +54,7 @@ def test_states_of_a_node(facts, state, text):
     # the time is no part of a test's name, which must be the same in every process
     assert state_text({**GOOD, **facts}) == text.format(since=clock(SINCE))
     assert (state in TROUBLE) == (state in (NodeState.STUCK, NodeState.CUT_OFF))
+    assert is_trouble({**GOOD, **facts}) == (state in TROUBLE or "without b, cut off" in text)
 
 
 def test_a_time_of_another_day_has_its_date():

@@ -54,7 +54,8 @@ def state_text(facts: Facts) -> str:
 
 def is_trouble(facts: Facts) -> bool:
     """Whether somebody has to do something."""
-    return node_state(facts) in TROUBLE or any(one["proof"] for one in facts.get("doubts", ()))
+    proof = any(one["proof"] for one in facts.get("doubts", ()))
+    return node_state(facts) in TROUBLE or bool(_links(facts, LinkState.CUT_OFF)) or proof
 
 
 def clock(seconds: float) -> str:

@@ -23,8 +23,8 @@ def status(
 ) -> None:
     """Show what the nodes of a network do that run on this machine, or how they ended.
 
-    The exit code is 0 if all is well, and 4 if a node has died, is stuck, is cut off, or has proof that another lies,
-    or if none has run here.
+    The exit code is 0 if all is well, and 4 if a node has died, is stuck, is cut off or has cut another off, or has
+    proof that another lies, or if none has run here.
 
     Example:
 

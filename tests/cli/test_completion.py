@@ -17,9 +17,10 @@ SCRIPT = Path(sys.executable).with_name("barymesh")
 
 @pytest.fixture(scope="module")
 def shell_function():
-    """What ``barymesh --show-completion bash`` tells people to put into their shell."""
-    done = subprocess.run([SCRIPT, "--show-completion", "bash"], capture_output=True, text=True, check=True)
-    return done.stdout
+    """What ``barymesh --show-completion`` tells people to put into their shell, which it looks for among the processes
+    above it."""
+    code = f"{shlex.quote(str(SCRIPT))} --show-completion; exit $?"
+    return subprocess.run([BASH, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")

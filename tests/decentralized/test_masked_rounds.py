@@ -439,3 +439,18 @@ def test_what_masks_are_not_for():
         run(method="sinkhorn")
     with pytest.raises(OptionError, match="reg is too small"):
         run(reg=1e-9)
+    # where nodes are must be hidden, and noise may not show in the barycenter
+    with pytest.raises(OptionError, match=r"reg \(0\.0003\) is too small"):
+        run(reg=3e-4)
+
+
+@pytest.mark.parametrize("points", [2, 3, 9])
+def test_the_noise_does_not_show_on_coarse_supports(points):
+    """A reg near the smallest for which there are masks, and records between two points of the support."""
+    records = [np.array([[place]]) for place in (0.125, 0.25, 0.375)]
+    common = {"reg": 2e-5, "network": "complete", "tol": 1e-11}
+    plain = run(records, np.linspace(0, 1, points), masks=False, **common)
+    for seed in range(3):
+        masked = run(records, np.linspace(0, 1, points), seed=seed, **common)
+        assert masked.status is plain.status is bm.Status.CONVERGED
+        assert distance(masked, plain) <= 1e-9

@@ -13,7 +13,7 @@ from barymesh.decentralized.masks import round as rounds
 from barymesh.decentralized.masks.fixed_point import FixedPoint
 from barymesh.decentralized.masks.round import COLLUDING, SAFETY, TRIALS, Round, partner_count
 from barymesh.decentralized.masks.streams import Masks
-from barymesh.errors import OptionError
+from barymesh.errors import NumericalError, OptionError
 
 SIZES = (1, 1, 30)
 
@@ -182,7 +182,7 @@ def test_rounding_is_random_and_shows_no_fractions(seed, exponent):
 
 def test_what_has_no_fixed_point():
     fixed = FixedPoint.create(np.ones(2), 3.0, 3)
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(NumericalError, match="not finite"):
         fixed.words(np.array([0.0, np.nan]), 1.0, np.zeros(2, dtype=np.uint64))
     with pytest.raises(ValueError, match="positive"):
         FixedPoint.create(np.array([1.0, np.inf]), 3.0, 3)

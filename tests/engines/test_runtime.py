@@ -192,15 +192,20 @@ def test_a_state_that_cannot_be_published_is_never_kept(tmp_path):
     # a message that has led to numbers which no neighbour accepts
     poison = next(iter(runtime.transport.row.values()))
     runtime.transport.arrived[poison] = True
-    batch = runtime.host.batch(0)
-    outgoing = runtime.host.activate(batch)
-    runtime.host.state.own.x[:] = 1e300
-    outgoing.messages[0, -1] = np.nan
-    assert not runtime._publishable(batch, outgoing)
+    activate, batch = runtime.host.activate, runtime.host.batch(0)
+
+    def poisoned(batch):
+        outgoing = activate(batch)
+        runtime.host.state.own.x[:] = 1e300
+        outgoing.messages[0, -1] = np.nan
+        return outgoing
+
+    runtime.host.activate = poisoned
+    assert runtime._activated(batch) is None
     assert not runtime.transport.arrived.any()
     assert runtime.memory.pack()[-len(kept) // 2 :] == kept[-len(kept) // 2 :]
     with pytest.raises(NumericalError, match="Nothing was sent"):
-        runtime._publishable(batch, outgoing)
+        runtime._activated(batch)
     runtime.close()
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import barymesh as bm
+from barymesh.decentralized.masks.sums import NOISE, MaskedSums
 from barymesh.integrations.masked_star import MaskedSite, contribution_sums, weight_sums
 from barymesh.integrations.star import StarOptions
 from barymesh.methods.bures import Bures
@@ -102,9 +103,72 @@ def assert_alike(centring, one, other):
     fixed = one.shape[1] - centring.size
     np.testing.assert_array_equal(one[:, :fixed], other[:, :fixed])
     size = 1.0 + np.abs(one[:, fixed:]).max()
-    np.testing.assert_allclose(one[:, fixed:], other[:, fixed:], rtol=0, atol=1e-11 * size)
+    np.testing.assert_allclose(one[:, fixed:], other[:, fixed:], rtol=0, atol=1e-14 * size)
     for answers_of_one in (one, other):
         assert (answers_of_one[:, fixed:] == answers_of_one[0, fixed:]).all()
+
+
+def told_apart(difference, nodes):
+    """The total variation between the sums of the noise of so many nodes, and the same sums moved by the difference, in
+    units of the noise."""
+    noise = np.ones(1)
+    for _ in range(nodes):
+        noise = np.convolve(noise, np.full(NOISE, 1.0 / NOISE))
+    moved = min(round(abs(difference)), noise.size)
+    return 0.5 * np.abs(np.pad(noise, (moved, 0)) - np.pad(noise, (0, moved))).sum()
+
+
+@pytest.mark.parametrize("weights", [[1, 1, 1], [1000, 1000, 1]])
+@pytest.mark.parametrize(
+    ("place", "length", "places"),
+    [
+        (0, 6, 1),
+        (37, 6, 2),
+        (2010, 20, 1),
+        (1000, 6, 2),
+        (100_000, 6, 1),
+        (2_459_000, 6, 1),
+        (1_700_000_000, 86_400, 0),
+    ],
+)
+def test_the_sum_of_where_nodes_are_hides_how_each_is_rounded(place, length, places, weights):
+    """Wherever the support is, in years, Julian days or seconds."""
+    rng, units, weights = np.random.default_rng(place), 10**places, np.array(weights) / np.mean(weights)
+    support, found = np.linspace(place - length / 2, place + length / 2, 41), []
+    for _ in range(20):
+        records = rng.integers(-length * units // 4, length * units // 4, (3, 5, 1))
+        shift = int(rng.integers(1, length * units // 4))
+        both = [
+            (records + np.array(shifts)[:, None, None] + place * units) / units
+            for shifts in ([0, 0, 0], [shift, -shift, 0])
+        ]
+        methods = rounds_of([list(world) for world in both], support, reg=0.05 * length**2)
+        (one, noise), (other, _) = (fixed_sum(method, weights) for method in methods)
+        found.append(told_apart((one - other) * NOISE / noise, 3))
+    assert np.mean(found) <= 0.005
+    assert max(found) <= 0.02
+
+
+def fixed_sum(method, weights):
+    """The sum of the words that do not change, before noise, and how large the noise is."""
+    masked = MaskedSums(3, method.limits(), method.precise, method.fixed, method.fixed_sizes, 3.0)
+    numbers, zeros, total = np.zeros(method.up), np.zeros(method.up, dtype=np.uint64), 0
+    for weight, column in zip(weights, method.centring.columns(np.arange(3)), strict=True):
+        numbers[method.fixed] = weight * column
+        total += int(masked.parts.words(numbers, weight, zeros)[method.fixed].view(np.int64)[0])
+    return total, float(masked.noise[0])
+
+
+@pytest.mark.parametrize("place", [0, 20_000, 100_000])
+def test_histograms_on_decimals_far_away_do_not_tell_where_they_are(place):
+    rng = np.random.default_rng(place)
+    masses, both = rng.integers(1, 9, (3, 5)), []
+    for moves in ([0, 0, 0], [7, -3, -4]):
+        points = [np.round(place + 0.1 * (np.arange(5) + move), 1) for move in moves]
+        both.append([bm.Histogram(mass, some) for mass, some in zip(masses, points, strict=True)])
+    methods = rounds_of(both, bm.Support.regular((41,), place - 2, place + 2), reg=0.2)
+    targets = lies(methods[0], rng, 3, 2.0)
+    assert_alike(methods[0].centring, *(answers(method, np.ones(3), targets) for method in methods))
 
 
 def test_records_that_are_not_decimals_tell_no_more_than_their_rounding_does():
@@ -282,7 +346,8 @@ def test_targets_beyond_the_reach_of_a_free_support_are_not_answered():
     method = FreeSupportMethod(problem, masked=True)
     far = np.concatenate([np.full(method.n * method.d, 10.1), np.full(method.n, -np.log(4)), np.zeros(len(FreeOrder))])
     thin = np.concatenate([np.zeros(method.n * method.d), [0.0, 0.0, 0.0, -1e6], np.zeros(len(FreeOrder))])
-    for target in (far, thin):
+    massless = np.concatenate([np.ones(method.n * method.d), np.full(method.n, -800.0), np.zeros(len(FreeOrder))])
+    for target in (far, thin, massless):
         found = answers(method, weights, [target])[0]
         assert not found[: method.n * (method.d + 1) + 2].any()
 

@@ -194,8 +194,8 @@ class Runtime:
             if self.links.outdated:
                 self._begin_anew()
             batch = self.host.batch(self._usual())
-            outgoing = self.host.activate(batch)
-            if self._publishable(batch, outgoing):
+            outgoing = self._activated(batch)
+            if outgoing is not None:
                 if self.store is not None:
                     self._kept = self.memory.pack()
                     self.store.write(self._kept)
@@ -218,10 +218,12 @@ class Runtime:
         self.transport.begin(incarnation)
         self._kept = None
 
-    def _publishable(self, batch: Batch, outgoing: Outgoing) -> bool:
-        """Whether the neighbours would accept the messages. If not, nothing is kept of what led to them, neither on
-        disk nor in memory. NumericalError if the nodes' own measures are to blame."""
+    def _activated(self, batch: Batch) -> Outgoing | None:
+        """The messages of the nodes, which act. None if there is no finite answer to what they have received, or none
+        that the neighbours would accept: then nothing is kept of what led there, neither on disk nor in memory.
+        NumericalError if the nodes' own measures are to blame."""
         try:
+            outgoing = self.host.activate(batch)
             self.transport.check(batch, outgoing.messages)
         except NumericalError as error:
             if self._kept is None or not self.transport.arrived.any():
@@ -229,8 +231,8 @@ class Runtime:
             _log.error("%s The nodes go back to where they were, and drop what their neighbours have sent.", error)
             self.memory.unpack(self._kept)
             self.transport.drop()
-            return False
-        return True
+            return None
+        return outgoing
 
     def snapshot(self) -> Snapshot:
         """What the nodes know now."""

@@ -166,7 +166,7 @@ class MaskedCoordinator(Coordinator):
         _check_rounds(options)
         super().__init__(options)
         self._sums = contribution_sums(options, self.method)
-        self.method.rounding, self.method.fixed_rounding = self._sums.rounding, self._sums.fixed_rounding
+        self.method.allow_for(self._sums.rounding, self._sums.fixed_rounding)
         self._roll, self._weight = np.zeros(options.sites), 0.0
 
     def advance(self, reports: Sequence[Report]) -> None:

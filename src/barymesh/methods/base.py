@@ -162,6 +162,11 @@ class RoundMethod(Method[S]):
     rounding = 0.0
     fixed_sizes = fixed_rounding = np.empty(0)
 
+    def allow_for(self, rounding: float, fixed_rounding: Floats) -> None:
+        """Contributions are added up in fixed point: take note of what averages may be off by, the whole of them and
+        those of the ``fixed`` part; OptionError if that is too much."""
+        self.rounding, self.fixed_rounding = rounding, fixed_rounding
+
     def limits(self) -> Floats | None:
         """``(up,)``: what a contribution is cut to in size before it is added up in fixed point. All nodes know it, and
         honest contributions that are close to the barycenter are below it. None if there is no such bound."""

@@ -16,17 +16,20 @@ changes the objective by a constant, which is then not known, and not the certif
 s is the middle of the box around a node's records. It is found, and subtracted, in whole numbers of a unit, so that
 records of one shape have the same ``y'`` to the last bit, wherever they are: not even the way numbers are rounded tells
 where that is. The unit is 1, .1, .01, ... if the records are multiples of it, up to the last digit or two of a double.
-Others are rounded, to ``GRAIN`` of what they may range over.
+Others are rounded, to ``GRAIN`` of what they may range over. s is a fraction, and rounded once, so that it is as exact
+where the support is far from 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.errors import OptionError
 from barymesh.measures import Atoms
 from barymesh.measures.absent import Absent
 from barymesh.methods.base import Floats, Indices
@@ -39,9 +42,11 @@ PLACES, GRAIN = 9, 2.0**-42
 # whole numbers below this, and their sums, are exact
 MOST_UNITS = 2.0**51
 # s is sent with this share of the limit of potentials, which is enough for records as far out as are accepted
-SHARE = 0.25
+SHARE = 0.08
 # how far from their places, relative to that range, points may be that count as those of a grid
 REGULAR = 1e-12
+# averages of s may be off by so much at most, in units in which potentials are; the rest of 1e-9 is for other rounding
+COARSEST = 9e-10
 
 
 class Centring:
@@ -91,7 +96,20 @@ class Centring:
         """What a certified gap is off by at most, in units of reg, if averages of the columns are off by the last ``d``
         numbers of ``rounding``: as if all measures had been moved by that much, which changes the costs to two measures
         differently."""
-        return 2.0 * float(rounding[rounding.size - self.size :].sum())
+        return 2.0 * self._tilt(rounding)
+
+    def check(self, rounding: Floats) -> None:
+        """OptionError if the last ``d`` numbers of ``rounding`` may move the barycenter: potentials that are off by so
+        much change it by no more in total variation."""
+        if self._tilt(rounding) > COARSEST:
+            raise OptionError(
+                f"With masks potentials would be off by up to {self._tilt(rounding):.1g}, more than {COARSEST:g}: reg "
+                f"({self.given.reg:g}) is too small compared with the costs on the support. Raise reg, or do without "
+                "masks."
+            )
+
+    def _tilt(self, rounding: Floats) -> float:
+        return float(rounding[rounding.size - self.size :].sum())
 
     def added(self, average: Floats, points: Floats) -> Floats:
         """``(n,)``, from the ``average (d,)`` of the columns: what is added to the average of the potentials at the
@@ -120,16 +138,24 @@ class Centring:
 
     def _centred(self, atoms: Atoms) -> tuple[Atoms, Floats]:
         """The atoms in the middle, and by how much they were moved."""
-        if self.given.support.grid is not None and atoms.grid is not None:
-            # on a line the points themselves count, if they are not quite regular
-            between = np.abs(atoms.grid.points[atoms.index] - atoms.points).max()
-            if atoms.grid.dimension > 1 or between <= REGULAR * self.reach:
-                return self._cropped(atoms, atoms.grid)
+        # on a line the points themselves count, if they are not quite regular
+        on_grids = self.given.support.grid is not None and atoms.grid is not None
+        if on_grids and atoms.grid is not None and (atoms.grid.dimension > 1 or self._is_regular(atoms.table)):
+            return self._cropped(atoms, atoms.grid)
         whole, units, origin = self._counted(atoms.points)
         low, high = ends(whole)
         middle = (low + high) / 2.0
         table = self.middle + (whole - middle) / units
-        return Atoms(table, np.arange(len(table)), atoms.weights), origin + middle / units - self.middle
+        shift = [_exact(*one) for one in zip(origin, [units] * middle.size, middle, self.middle, strict=True)]
+        return Atoms(table, np.arange(len(table)), atoms.weights), np.array(shift)
+
+    def _is_regular(self, table: Floats) -> bool:
+        """Whether the points ``(U, 1)`` are the same distance apart: of all that there are, with mass or without, and
+        by differences alone, so that it does not depend on where the mass or the points are."""
+        whole, units, _ = self._counted(table)
+        apart = (whole - whole[0])[:, 0]
+        places = np.arange(apart.size) * (apart[-1] / max(apart.size - 1, 1))
+        return bool(np.abs(apart - places).max() <= REGULAR * self.reach * units)
 
     def _counted(self, points: Floats) -> tuple[Floats, float, Floats]:
         """The ``points (N, d)`` in whole numbers of a unit from an origin ``(d,)``, and how many units are 1."""
@@ -151,10 +177,23 @@ class Centring:
         steps = (whole[1] - whole[0]) / units / np.maximum(np.array(grid.shape) - 1, 1)
         shape = tuple((high - low + 1).tolist())
         half = steps * (high - low) / 2.0
+        # from the first point of the grid to the middle of the part
+        ahead = [
+            Fraction(int(total), 2 * max(count - 1, 1)) * (Fraction(last) - Fraction(first))
+            for total, count, first, last in zip(low + high, grid.shape, *whole.tolist(), strict=True)
+        ]
         cropped = Grid(shape, tuple((self.middle - half).tolist()), tuple((self.middle + half).tolist()))
         index = np.ravel_multi_index(tuple((places - low).T), shape)
-        shift = origin + whole[0] / units + steps * (low + high) / 2.0 - self.middle
-        return Atoms(cropped.points, index, atoms.weights, cropped), shift
+        shift = [
+            _exact(start, units, Fraction(first) + part, middle)
+            for start, first, part, middle in zip(origin, whole[0], ahead, self.middle, strict=True)
+        ]
+        return Atoms(cropped.points, index, atoms.weights, cropped), np.array(shift)
+
+
+def _exact(origin: float, units: float, whole: float | Fraction, middle: float) -> float:
+    """``origin + whole / units - middle``, rounded once."""
+    return float(Fraction(origin) + Fraction(whole) / Fraction(units) - Fraction(middle))
 
 
 def around_support(problem: Problem) -> Centring:

@@ -71,6 +71,8 @@ FIXED_POINT = 4.0
 LOWEST_WEIGHT = 45.0
 # log 0, near enough
 NO_MASS = -1e12
+# what the weights of a target may sum to, less 1
+MASS_ERROR = 1e-9
 
 
 class FreeSupportMethod(RoundMethod[FreeSupportState]):
@@ -124,6 +126,10 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         parts = ((n * d, reach), (n + 2, potential), (d, reach), (d, reach**2))
         return np.concatenate([np.full(count, limit) for count, limit in parts] + [self.centring.limits(potential)])
 
+    def allow_for(self, rounding: float, fixed_rounding: Floats) -> None:
+        self.centring.check(fixed_rounding)
+        super().allow_for(rounding, fixed_rounding)
+
     def start(self, count: int) -> FreeSupportState:
         n, wide = self.n, self.n * self.d
         return FreeSupportState(
@@ -161,10 +167,11 @@ class FreeSupportMethod(RoundMethod[FreeSupportState]):
         order, log_a = target.order, target.log_weights
         a = np.exp(log_a)
         certify = order[FreeOrder.CERTIFY] > 0 or self.masked
+        # of a root that lies; all nodes see that alike
+        if abs(a.sum() - 1.0) > MASS_ERROR or (self.masked and not self._is_within_reach(target)):
+            state.error[rows] = UNKNOWN_ERROR
+            return
         if self.masked:
-            if not self._is_within_reach(target):
-                state.error[rows] = UNKNOWN_ERROR
-                return
             x = self._anew(oracle, target)
         else:
             if order[FreeOrder.RESET] > 0:

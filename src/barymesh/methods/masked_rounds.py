@@ -49,6 +49,10 @@ class MaskedRounds(Rounds):
         # from the uniform measure, larger regs lead to the barycenter sooner
         return True
 
+    def allow_for(self, rounding: float, fixed_rounding: Floats) -> None:
+        self.centring.check(fixed_rounding)
+        super().allow_for(rounding, fixed_rounding)
+
     @property
     def certificate_rounding(self) -> float:
         return super().certificate_rounding + self.centring.gap_rounding(self.fixed_rounding)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from barymesh.errors import NumericalError
+
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
@@ -43,7 +45,7 @@ class FixedPoint:
         its sum with others does (zeros add nothing); and the digits that a large double lacks are random ones, since
         zeros would show those of smaller doubles in the sum."""
         if not np.isfinite(values).all():
-            raise ValueError("numbers that are not finite have no fixed point")
+            raise NumericalError("A node's contribution has numbers that are not finite. Nothing was sent.")
         most = weight * self.limits
         units = np.clip(values, -most, most) * self.scale
         # apart, because large doubles would round the sum

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 # the sums before those of the contributions
 SCALARS = ("count", "weight", "error")
-# averages may be off by this much at most: logarithms that are off by so much change a measure by no more in TV
+# averages may be off by this much at most: logarithms that are off by so much change an entropic barycenter by no more
+# in TV
 COARSEST = 1e-10
 # numbers that are the same in every round get random words below this, half of them negative, the same in every round.
 # How a sum of them is rounded would tell something of each, and noise that changes would be averaged away. It is in
-# units of what a number of the usual size is rounded by
-NOISE = 2**10
+# units of the last digit of a number of the usual size
+NOISE = 2**7
 
 
 @dataclass(frozen=True)

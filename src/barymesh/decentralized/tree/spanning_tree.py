@@ -109,7 +109,7 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
             )  # fmt: skip
             self.masked_reports = MaskedReports(masks, self.masked, nodes, method.down)
             self.opaque = True
-            self.rounds.rounding, self.rounds.fixed_rounding = self.masked.rounding, self.masked.fixed_rounding
+            self.rounds.allow_for(self.masked.rounding, self.masked.fixed_rounding)
             # a target ends with the roll
             self.up, self.down = self.masked.up, method.down + nodes.size
             (lower, upper), none = self._target_bounds, np.zeros(nodes.size)

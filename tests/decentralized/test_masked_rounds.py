@@ -19,7 +19,7 @@ from barymesh.decentralized.inbox import NO_MESSAGE
 from barymesh.decentralized.masks.streams import Masks
 from barymesh.decentralized.masks.sums import SCALARS, MaskedSums
 from barymesh.decentralized.transport import MemoryTransport
-from barymesh.errors import MeasureError, OptionError, SupportError
+from barymesh.errors import AccuracyWarning, MeasureError, OptionError, SupportError
 from barymesh.methods.orders import Order
 from barymesh.network import as_network
 from barymesh.problem import Problem
@@ -426,7 +426,10 @@ def test_too_few_members_contribute_nothing():
         seen.append(np.count_nonzero(moment.roll))
         return original(self, masks, node, moment, *contribution)
 
-    with mock.patch.object(MaskedSums, "report", noted):
+    with (
+        mock.patch.object(MaskedSums, "report", noted),
+        pytest.warns(AccuracyWarning, match="Node 0 does not contribute to the masked sums: .* it takes 3"),
+    ):
         result = run(network="complete", events=[Leave(node, at=1.5 + node) for node in (2, 3, 4)], duration=60.0)
     assert result.status is bm.Status.OUT_OF_TIME
     assert min(seen) >= 3

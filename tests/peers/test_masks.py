@@ -13,10 +13,12 @@ import pytest
 import barymesh as bm
 from barymesh.core import tree
 from barymesh.engines.runtime import StopReason
-from barymesh.errors import ConfigError
+from barymesh.errors import ConfigError, OptionError
 from barymesh.peers.kit import Kit
 from barymesh.peers.members import KITS, NewNode, create
 from barymesh.peers.node import open_peer
+from barymesh.peers.states import state_text
+from barymesh.peers.status import metrics
 from tests.peers.cluster import Cluster
 from tests.ports import free_ports
 
@@ -68,7 +70,7 @@ def test_three_nodes_find_the_barycenter_and_no_parent_can_read_a_report(tmp_pat
     for peer in peers:
         assert np.abs(peer.latest.weights[0] - barycenter(3)).sum() <= 1e-5
         assert peer.facts()["masks"] == {
-            "members": ["a", "b", "c"], "absent": [], "left_out": "", "min_members": 3, "why_not": "", "void": 0
+            "members": ["a", "b", "c"], "absent": [], "min_members": 3, "why_not": "", "void": 0
         }  # fmt: skip
     words = np.unique(np.array([row for row in seen if row.any()]), axis=0)
     assert len(words) >= 6
@@ -118,8 +120,9 @@ def test_a_node_says_why_it_does_not_contribute(tmp_path):
         return peers
 
     for peer in asyncio.run(work()):
-        assert "it takes 3 members" in peer.facts()["masks"]["why_not"]
-        assert peer.facts()["masks"]["absent"] == ["a", "b", "c"]
+        assert peer.facts()["masks"]["absent"] == []
+        assert "does not contribute: there is no roll of members; it takes 3" in state_text(peer.facts())
+        assert "barymesh_contributes 0.0" in metrics(peer.facts())
         assert not peer.runtime.host.state.report.any()
 
 
@@ -131,8 +134,11 @@ def test_a_node_says_why_it_does_not_contribute(tmp_path):
         ("abc", {"method": "sinkhorn"}, "sinkhorn has no masks"),
         ("abc", {"min_members": 2}, "min_members"),
         ("abc", {"support": "free:n=5,dimension=1"}, "has no reach"),
+        ("abc", {"reg": 1e-9}, "Make it at least"),
+        ("abc", {"reg": 1e-4}, r"reg \(0.0001\) is too small"),
     ],
 )
 def test_what_cannot_be_masked_is_refused(tmp_path, names, options, reason):
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises((ConfigError, OptionError), match=reason):
         network_of(tmp_path, names, **options)
+    assert not any(tmp_path.iterdir())

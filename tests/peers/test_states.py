@@ -47,6 +47,13 @@ def links(**states):
             NodeState.WORKING,
             "working, without b, cut off since {since}",
         ),
+        (
+            {"masks": {"why_not": "there is no roll of members; it takes 3", "absent": []}},
+            NodeState.WORKING,
+            "working, does not contribute: there is no roll of members; it takes 3",
+        ),
+        ({"masks": {"why_not": "", "absent": ["d", "e"]}}, NodeState.WORKING, "working, sums without d, e"),
+        ({"masks": {"why_not": "", "absent": []}}, NodeState.WORKING, "working"),
     ],
 )
 def test_states_of_a_node(facts, state, text):

@@ -18,7 +18,7 @@ FACTS = {
     "privacy": {"epsilon": math.inf, "uses": 2}, "stopped": False, "error": float("nan"),
     "gap": None, "tv_bound": None, "uptime": 1.5,
     "sent_messages": 3, "sent_bytes": 30, "repeated_messages": 1, "repeated_bytes": 10, "refused_connections": 5,
-    "masks": {"void": 6},
+    "masks": {"void": 6, "members": ["a", "b"], "why_not": ""},
     "links": {
         "b": {
             "state": "connected", "received_messages": 2, "received_bytes": 20, "refused_messages": {"STALE": 4},
@@ -70,6 +70,8 @@ def test_the_facts_for_prometheus():
         ("barymesh_repeated_bytes_total",): 10.0,
         ("barymesh_refused_connections_total",): 5.0,
         ("barymesh_void_sums_total",): 6.0,
+        ("barymesh_sum_members",): 2.0,
+        ("barymesh_contributes",): 1.0,
         ("barymesh_link_connected", "b"): 1.0,
         ("barymesh_received_messages_total", "b"): 2.0,
         ("barymesh_received_bytes_total", "b"): 20.0,

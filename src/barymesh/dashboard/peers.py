@@ -191,9 +191,8 @@ class PeersSource:
         if facts.get("tv_bound") is not None:
             bound = shown_number(facts["tv_bound"], 2)
             parts.append(f"certified to be within {bound} of the barycenter (total variation)")
-        if facts.get("masks") is not None:
-            without = facts["masks"]["why_not"]
-            parts.append(f"masked, but does not contribute: {without}" if without else "contributes to masked sums")
+        if facts.get("masks") is not None and not facts["masks"]["why_not"]:
+            parts.append("contributes to masked sums")
         return "; ".join(parts)
 
     # ---- history

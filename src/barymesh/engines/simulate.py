@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from barymesh.decentralized.algorithm import AsynchronousAlgorithm, Nodes
 from barymesh.decentralized.build import build_algorithm
+from barymesh.decentralized.tree.spanning_tree import SpanningTree
 from barymesh.engines.masks import owned_masks
 from barymesh.engines.outcome import network_result
 from barymesh.engines.recorder import Recorder
 from barymesh.engines.simulation import AsynchronousSimulation, Simulation, SynchronousSimulation
-from barymesh.errors import OptionError
+from barymesh.errors import AccuracyWarning, OptionError, warn
 from barymesh.exact.certificate import certify
 from barymesh.exact.reference import as_reference
 from barymesh.exact.start import start_potentials
@@ -32,6 +33,7 @@ from barymesh.scenario.events import Plan
 from barymesh.scenario.events import plan as plan_events
 from barymesh.scenario.faults import FaultTable, fault_table
 from barymesh.scenario.schedules import Schedule
+from barymesh.status import Status
 
 # support points whose costs to one another identify a cost
 FEW_POINTS = 16
@@ -53,6 +55,8 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
     if options.checkpoint is not None:
         simulation.save(options.checkpoint)
     members = simulation.members()
+    if status is Status.OUT_OF_TIME:
+        _warn_of_missing_sums(simulation, members)
     rows = np.flatnonzero(members)
     weights = simulation.recorder.weights(members)[rows]
     view = simulation.view().part(rows)
@@ -71,6 +75,17 @@ def simulate(problem: Problem, network: Network, options: RunOptions) -> Result:
         traffic=simulation.traffic,
         seconds=before + time.perf_counter() - began,
     )  # fmt: skip
+
+
+def _warn_of_missing_sums(simulation: Simulation[Any], members: NDArray[np.bool_]) -> None:
+    """Say why the last sums with masks lack a node, if one does."""
+    algorithm, state = simulation.algorithm, simulation.state
+    if not isinstance(algorithm, SpanningTree) or algorithm.masked is None:
+        return
+    for node in np.flatnonzero(members).tolist():
+        if why := algorithm.why_not(state, node):
+            warn(f"Node {node} does not contribute to the masked sums: {why}.", AccuracyWarning)
+            return
 
 
 def build_simulation(

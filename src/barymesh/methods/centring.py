@@ -104,8 +104,8 @@ class Centring:
         if self._tilt(rounding) > COARSEST:
             raise OptionError(
                 f"With masks potentials would be off by up to {self._tilt(rounding):.1g}, more than {COARSEST:g}: reg "
-                f"({self.given.reg:g}) is too small compared with the costs on the support. Raise reg, or do without "
-                "masks."
+                f"({self.given.reg:g}) is too small compared with the costs on the support. Give one of "
+                f"{2.0 * self.given.reg * self._tilt(rounding) / COARSEST:.2g}, or do without masks."
             )
 
     def _tilt(self, rounding: Floats) -> float:

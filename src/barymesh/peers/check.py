@@ -118,8 +118,8 @@ def _fit(kit: Kit, measure: Any, *, released: bool) -> tuple[Problem, CheckResul
     except MeasureError as error:
         fits = False
         sentences.append(str(error))
-    text = f"{size} points, {'fit' if fits else 'do not fit'} {problem.support!r}; {outside:.1%} lie outside of it"
-    return problem, CheckResult("data", Verdict.OK if fits else Verdict.WRONG, ". ".join([text, *sentences]))
+    text = f"{size} points, {'fit' if fits else 'do not fit'} {problem.support!r}; {outside:.1%} lie outside of it."
+    return problem, CheckResult("data", Verdict.OK if fits else Verdict.WRONG, " ".join([text, *sentences]))
 
 
 async def _state(kit: Kit, problem: Problem, folder: Path) -> CheckResult:

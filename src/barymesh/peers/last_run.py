@@ -71,7 +71,10 @@ def of_folder(folder: Path) -> dict[str, Any] | None:
 def ending(note: dict[str, Any]) -> tuple[NodeState, str]:
     """The state of a node that has left this note and does not answer, and the same in words."""
     if note["ending"] is None:
-        return NodeState.DEAD, f"dead: it began at {clock(note['began'])}, and ended without a word"
+        return (
+            NodeState.DEAD,
+            f"dead or stopped: it began at {clock(note['began'])}, does not answer, and has left no note of its end",
+        )
     when = clock(note["ended"])
     if note["ending"] == "failed":
         return NodeState.DEAD, f"failed at {when}: {note['text']}"

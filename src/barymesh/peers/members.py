@@ -6,15 +6,25 @@ A changed file has another fingerprint. Sites accept it one by one (``kit.accept
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from barymesh.errors import FileError
+import numpy as np
+
+from barymesh.decentralized.algorithm import Nodes
+from barymesh.decentralized.build import build_algorithm
+from barymesh.decentralized.masks.streams import Masks
+from barymesh.errors import AccuracyWarning, FileError
+from barymesh.measures import Empirical
 from barymesh.peers.kit import SECRET, write_kit
 from barymesh.peers.network_file import NETWORK, NetworkFile, NodeEntry
+from barymesh.problem import Problem
+from barymesh.support.points import Support
+from barymesh.support.text import parse_support
 from barymesh.transport.keys import CurveKeyError, KeyPair
 
 KITS = "kits"
@@ -105,6 +115,21 @@ def _restarted(known: NetworkFile) -> dict[str, Any]:
     return {**known.model_dump(exclude={"nodes", "edges"}), "began": datetime.now(UTC)}
 
 
+def require_exact_masks(network: NetworkFile) -> None:
+    """OptionError if reg is too small for masks: before anybody gets a kit, not at the start of the nodes."""
+    if not network.masks:
+        return
+    weights, support = network.relative_weights(), parse_support(network.support)
+    # any measure will do
+    point = support.points[0] if isinstance(support, Support) else np.zeros(getattr(support, "dimension", None) or 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        problem = Problem.create([Empirical(point[None])], support, reg=network.reg, debias=network.debias)
+    nodes = Nodes(network.network(), np.zeros(1, dtype=np.intp), weights[:1], weights)
+    masks = Masks.of_one_owner(len(weights), 0, network.method, min_members=network.min_members)
+    build_algorithm(network.method, problem, nodes, tol=network.tol, masks=masks)
+
+
 def _make(
     path: Path,
     shared: dict[str, Any],
@@ -119,6 +144,7 @@ def _make(
         *({**vars(node), "public_key": node.public_key or made[node.name].public} for node in new),
     ]
     network = NetworkFile.checked({**shared, "edges": [list(edge) for edge in edges], "nodes": entries}, str(path))
+    require_exact_masks(network)
     folders = {name: path.parent / KITS / name for name in made}
     for kit in folders.values():
         if kit.exists():

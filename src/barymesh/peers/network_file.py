@@ -243,7 +243,7 @@ class NetworkFile(BaseModel):
         if len(self.nodes) < self.min_members:
             raise NetworkError(
                 f"a sum over {len(self.nodes)} nodes hides too little: masks need {self.min_members} nodes or more. "
-                "Add nodes, or make the network with --open, without masks"
+                "Add nodes, lower min_members (to 3 at least), or make the network with --open, without masks"
             )
         return self
 

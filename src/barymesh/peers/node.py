@@ -192,18 +192,18 @@ class Peer:
             self.doubts.compare_root(root, float(state.stamp[0]), order, self.runtime.links.status())
 
     def _masks(self) -> dict[str, Any] | None:
-        """The members of the sums that the node contributes to and those that lack in them, by name; why it does not
-        contribute; and how many sums could not be read, if it is the root. None if its reports are not masked."""
+        """The members of the sums that the node contributes to and those that lack in them, by name, none before there
+        is a roll; why it does not contribute; and how many sums could not be read, if it is the root. None if its
+        reports are not masked."""
         algorithm, state = self.runtime.host.algorithm, self.runtime.host.state
         if not isinstance(algorithm, SpanningTree) or not isinstance(state, TreeState) or algorithm.masked is None:
             return None
         names, members = [node.name for node in self.kit.network.nodes], set(algorithm.members(state, 0))
         return {
             "members": [name for number, name in enumerate(names) if number in members],
-            "absent": [name for number, name in enumerate(names) if number not in members],
-            "left_out": names[state.missed[0]] if state.missed[0] >= 0 else "",
+            "absent": [name for number, name in enumerate(names) if members and number not in members],
             "min_members": self.kit.network.min_members,
-            "why_not": algorithm.why_not(state, 0),
+            "why_not": algorithm.why_not(state, 0, names.__getitem__),
             "void": int(state.void[0]),
         }
 

@@ -30,7 +30,8 @@ def node_state(facts: Facts) -> NodeState:
 
 
 def state_text(facts: Facts) -> str:
-    """The same for people: whom the node waits for, who has cut it off, and since when."""
+    """The same for people: whom the node waits for, who has cut it off, and since when; and with masks, why it does not
+    contribute to sums, or who is not in them."""
     state = node_state(facts)
     if state is NodeState.STUCK:
         return "stuck: it does not act any more"
@@ -48,6 +49,11 @@ def state_text(facts: Facts) -> str:
     for name, link in _links(facts, LinkState.CUT_OFF).items():
         until = f" until {clock(link['cut_off_until'])}" if link.get("cut_off_until") else ""
         parts.append(f"without {name}, cut off since {clock(link['since'])}{until}")
+    masks = facts.get("masks") or {}
+    if masks.get("why_not"):
+        parts.append(f"does not contribute: {masks['why_not']}")
+    elif masks.get("absent"):
+        parts.append(f"sums without {', '.join(masks['absent'])}")
     parts += [f"{'LIES' if one['proof'] else 'ask'}: {one['text']}" for one in facts.get("doubts", ())]
     return ", ".join(parts)
 

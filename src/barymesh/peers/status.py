@@ -145,7 +145,7 @@ class _FactsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts, links, epsilon = self._facts, self._facts["links"], self._facts["privacy"]["epsilon"]
-        void = (facts.get("masks") or {}).get("void", 0)
+        masks = facts.get("masks") or {"void": 0, "members": [], "why_not": "there are no masks"}
         yield InfoMetricFamily("barymesh", "Which node this is.", {key: str(facts[key]) for key in _IDENTITY})
         for kind, name, meaning, value in (
             (CounterMetricFamily, "activations", "Activations of the node.", facts["activations"]),
@@ -161,7 +161,14 @@ class _FactsCollector(Collector):
             (CounterMetricFamily, "repeated_messages", "Messages sent again.", facts["repeated_messages"]),
             (CounterMetricFamily, "repeated_bytes", "Bytes sent again.", facts["repeated_bytes"]),
             (CounterMetricFamily, "refused_connections", "Connections refused.", facts["refused_connections"]),
-            (CounterMetricFamily, "void_sums", "Masked sums of all members that the root could not use.", void),
+            (
+                CounterMetricFamily,
+                "void_sums",
+                "Masked sums that the root could not use.",
+                masks["void"],
+            ),
+            (GaugeMetricFamily, "sum_members", "Members of the masked sums.", len(masks["members"])),
+            (GaugeMetricFamily, "contributes", "Whether the node contributes to masked sums.", not masks["why_not"]),
         ):
             yield kind(f"barymesh_{name}", meaning, value=math.nan if value is None else value)
         connected = GaugeMetricFamily("barymesh_link_connected", "Whether the link is connected.", labels=["peer"])

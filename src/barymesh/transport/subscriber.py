@@ -321,7 +321,10 @@ class Link:
 
     def _set_wrong_peer(self) -> None:
         key = f" with the key {fingerprint(self.neighbour.public_key)}" if self.neighbour.public_key else ""
-        self._set_state(LinkState.WRONG_KEY, f"the program at {self.neighbour.endpoint} is not the peer{key}")
+        what = (
+            f"the program at {self.neighbour.endpoint} is not the peer{key}, or something in between ends connections"
+        )
+        self._set_state(LinkState.WRONG_KEY, what)
 
     def _set_absent(self, note: str) -> None:
         self._set_state(LinkState.LOST if self._was_connected else LinkState.NEVER, note)

@@ -310,6 +310,15 @@ def _pairs(graph: str, names: list[str]) -> list[list[str]]:
     return [[names[i], names[j]] for i, j in as_network(graph, len(names)).edges]
 
 
+ONE_NEIGHBOUR = (
+    "If that one lies, it can leave the node out of a sum, and learn from the difference: give every node two or more."
+)
+
+
 def _print_network(network: NetworkFile, path: Path, more: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    degrees = network.network().degrees
+    alone = [node.name for node, degree in zip(network.nodes, degrees, strict=True) if network.masks and degree == 1]
+    if alone:
+        lines = [*lines, f"{', '.join(alone)}: one neighbour only. {ONE_NEIGHBOUR}"]
     facts = {"network": str(path), "fingerprint": network.fingerprint, **more}
     print_facts(facts, [f"Network:     {path}", f"Fingerprint: {network.fingerprint}", *lines], as_json)

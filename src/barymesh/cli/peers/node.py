@@ -239,10 +239,11 @@ def _node(
     peer, ending, signals = asyncio.run(run())
     facts = peer.facts()
     error = "unknown" if facts["error"] is None else f"{facts['error']:.3g}"
+    meaning = "out of balance, see the gap" if peer.kit.network.debias else "L1, estimated by the node"
     print_facts(
         {"ending": ending.name.lower(), "message": str(ending), **facts},
         [f"{kit.name} ended: {ending}.", f"Activations: {facts['activations']}",
-         f"Error:       {error} (L1, estimated by the node)", f"Result:      {facts['result']}",
+         f"Error:       {error} ({meaning})", f"Result:      {facts['result']}",
          f"Audit log:   head {facts['audit_head']}"],
         as_json,
     )  # fmt: skip

@@ -114,8 +114,8 @@ def _table(found: list[dict[str, Any]]) -> None:
             one["name"], one["state"], str(one["activations"]), error, f"{connected} of {len(links)}", str(refused),
             f"{one['uptime']:.0f} s", _epsilon(one["privacy"]), one["program"], str(one["wire_version"]),
         )  # fmt: skip
-    # a state is a sentence: where there is no terminal, there is room for it
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    # a state is a sentence or two: where there is no terminal, there is room for them
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
 
 
 def _epsilon(spent: dict[str, Any]) -> str:

@@ -61,7 +61,8 @@ class MaskedSums:
         if self.rounding > COARSEST:
             raise OptionError(
                 f"With masks averages would be off by up to {self.rounding:.1g}, more than {COARSEST:g}: reg is too "
-                "small compared with the costs on the support for so many nodes. Raise reg, or do without masks."
+                f"small compared with the costs on the support for so many nodes. Make it at least "
+                f"{_times(self.rounding)} times as large, or do without masks."
             )
 
     def presence(self, node: int, number: float) -> Words:
@@ -116,3 +117,8 @@ class MaskedSums:
         if not weight > 0 or (declared is not None and not np.isclose(weight, declared[roll > 0].sum(), rtol=1e-9)):
             return None
         return Total(self.parts.numbers(parts) / weight, weight, max(error, 0.0))
+
+
+def _times(rounding: float) -> int:
+    """By what reg must be multiplied for averages that are exact enough: they are as exact as 1 in a power of 2."""
+    return 1 << int(np.ceil(np.log2(rounding / COARSEST) + 0.1))

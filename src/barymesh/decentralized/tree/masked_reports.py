@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,19 +101,19 @@ class MaskedReports:
         """The members of the sums, by their ids; none before the roll is known."""
         return np.flatnonzero(self.roll(state, row)).tolist()
 
-    def why_not(self, state: TreeState[S], row: int) -> str:
-        """Why the node does not contribute now; empty if it does."""
+    def why_not(self, state: TreeState[S], row: int, named: Callable[[int], str] = "node {}".format) -> str:
+        """Why the node does not contribute now; empty if it does. ``named``: what a node is called."""
         if state.away[row]:
             return "it has left"
         members, least = self.members(state, row), self.masks.min_members
         if not members:
-            return f"there is no roll yet; it takes {least} members"
+            return f"there is no roll of members; it takes {least}"
         if len(members) < least:
             return f"the roll has {len(members)} members, and it takes {least} to hide among"
         if state.target[row, self.down + self.nodes.ids[row]] != state.number[row]:
             return "the roll does not have this node with the number that it has drawn"
         if state.missed[row] >= 0:
-            return f"the roll lacks node {state.missed[row]}, a neighbour that is there"
+            return f"the roll lacks {named(int(state.missed[row]))}, a neighbour that is there"
         if state.answers[row] < 1.0:
             return f"it has contributed to {ANSWERS:g} targets, and waits {ANSWER_BEATS:g} activations for each other"
         return ""

@@ -30,6 +30,7 @@ in it. A node contributes once for each target, whatever happens to its measure,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -229,10 +230,11 @@ class SpanningTree(ElasticAlgorithm[TreeState[S]]):
         assert self.masked_reports is not None
         return self.masked_reports.members(state, row)
 
-    def why_not(self, state: TreeState[S], row: int) -> str:
-        """Why the node does not contribute to sums with masks now; empty if it does."""
+    def why_not(self, state: TreeState[S], row: int, named: Callable[[int], str] = "node {}".format) -> str:
+        """Why the node does not contribute to sums with masks now; empty if it does. ``named``: what a node is
+        called."""
         assert self.masked_reports is not None
-        return self.masked_reports.why_not(state, row)
+        return self.masked_reports.why_not(state, row, named)
 
     def private_receivers(self, messages: Floats) -> NDArray[np.int64]:
         parent, sender = messages[:, tree.PARENT], messages[:, tree.SENDER]

@@ -7,7 +7,7 @@ from barymesh.integrations.nvflare import barycenter_job
 
 job = barycenter_job(
     "barycenter", "sites:load", Path(__file__).with_name("sites.py"), support="60:-4:4", reg=0.1, sites=3,
-    weights="size", identity="sites:identity",
+    weights="size",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -265,10 +265,12 @@ def test_a_site_answers_no_more_rounds_than_a_run_has():
         sites[0].report(7, coordinator.target)
     # the last one again, as often as it is asked for
     np.testing.assert_array_equal(sites[0].report(6, coordinator.target)["words"], last)
-    many = replace(OPTIONS, max_rounds=2001)
-    for start in (lambda: new_site(many, MEASURES[0], identities(3)[0]), lambda: new_coordinator(many)):
-        with pytest.raises(OptionError, match="max_rounds is 2001; with masks"):
-            start()
+    for wrong, reason in ((2001, "max_rounds is 2001; with masks"), (5, "max_rounds = 6 or more")):
+        asked = replace(OPTIONS, max_rounds=wrong)
+        with pytest.raises(OptionError, match=reason):
+            new_site(asked, MEASURES[0], identities(3)[0])
+        with pytest.raises(OptionError, match=reason):
+            new_coordinator(asked)
 
 
 def test_a_site_sends_nothing_without_masks_if_it_has_an_identity_and_nothing_at_all_without_one():
@@ -311,7 +313,8 @@ AGREED = "support = '12:-3:3'\nreg = 0.3\n"
         ("reg = 0.3\n[sites]\n", ConfigError, "support"),
         (f"{AGREED}weights = 'size'\n[sites]\n", ConfigError, "must have records"),
         ("support = '12:-3:3'\nreg = 0\n[sites]\n", RegularisationError, "positive"),
-        (f"{AGREED}weights = 'large'\n[sites]\n", OptionError, "weights"),
+        (f"{AGREED}weights = 'large'\n[sites]\n", OptionError, r"weights in .*sites\.toml"),
+        (f"{AGREED}weigths = 'size'\n[sites]\n", ConfigError, "'weigths' is none of these"),
         (f"{AGREED}[sites]\na = 'short'\n", CurveKeyError, "malformed"),
         (f"{AGREED}[sites]\n", CurveKeyError, "does not have the public"),
     ],

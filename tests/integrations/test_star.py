@@ -159,6 +159,8 @@ def test_a_support_must_be_a_grid(support):
 def test_options_are_read_from_the_configuration_of_an_application():
     config = {"support": "9:0:1", "reg": 0.1, "sites": 2, "max-rounds": 7, "colour": "blue"}
     assert StarOptions.from_config(config) == StarOptions(support="9:0:1", reg=0.1, sites=2, max_rounds=7)
+    with pytest.raises(OptionError, match="Did you mean 'max_rounds'"):
+        StarOptions.from_config({**config, "max-round": 7})
     del config["sites"]
     with pytest.raises(OptionError, match="no 'sites'"):
         StarOptions.from_config(config)

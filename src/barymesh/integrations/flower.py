@@ -136,10 +136,16 @@ def _sites(grid: Grid, wanted: int, timeout: float) -> list[int]:
     end = time.monotonic() + timeout
     while len(nodes := sorted(grid.get_node_ids())) < wanted:
         if time.monotonic() > end:
-            raise NetworkError(f"{len(nodes)} nodes are connected after {timeout:g} s, and sites is {wanted}.")
+            raise NetworkError(
+                f"{len(nodes)} nodes are connected after {timeout:g} s, and sites is {wanted}. Start the SuperNodes of "
+                "the others, or set sites to the number of those that take part."
+            )
         time.sleep(PAUSE)
     if len(nodes) > wanted:
-        raise NetworkError(f"{len(nodes)} nodes are connected, and sites is {wanted}: set sites to {len(nodes)}.")
+        raise NetworkError(
+            f"{len(nodes)} nodes are connected, and sites is {wanted}. A node that was started again counts twice "
+            "until Flower has forgotten the old one: wait, or set sites, if more take part."
+        )
     return nodes
 
 

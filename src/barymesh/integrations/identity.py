@@ -73,25 +73,28 @@ class Identity:
         table ``[sites]`` of names and public keys, and perhaps ``weights``, ``records`` and ``min_members``."""
         path, keys = Path(folder) / SITES, KeyPair.load(Path(folder) / SECRET)
         values = read_toml(path)
-        unknown = values.keys() - {"support", "reg", "weights", "records", "min_members", "sites"}
+        unknown = sorted(values.keys() - {"support", "reg", "weights", "records", "min_members", "sites"})
         sites, least, support = values.get("sites"), values.get("min_members", MIN_MEMBERS), values.get("support")
         known = isinstance(sites, dict) and isinstance(least, int) and least >= MIN_MEMBERS and isinstance(support, str)
         if unknown or not known:
+            wrong = (
+                f"{unknown[0]!r} is none of these" if unknown else f"it has {', '.join(map(repr, values)) or 'nothing'}"
+            )
             raise ConfigError(
                 f"{path} must have support and reg, a table [sites] with a public key for each name, and may have "
-                f"weights, and min_members, at least {MIN_MEMBERS}; it has "
-                f"{', '.join(map(repr, values)) or 'nothing'}."
+                f"weights, records, and min_members, at least {MIN_MEMBERS}; {wrong}."
             )
         assert isinstance(sites, dict)
-        reg = read.regularisation("reg", values.get("reg"))
-        weights, records = read.one_of(EQUAL, read.SIZE)("weights", values.get("weights", EQUAL)), np.nan
+        reg = read.regularisation(f"reg in {path}", values.get("reg"))
+        weights = read.one_of(EQUAL, read.SIZE)(f"weights in {path}", values.get("weights", EQUAL))
+        records = np.nan
         if weights == read.SIZE:
             if "records" not in values:
                 raise ConfigError(
                     f"{path} has weights = {weights!r}, and must have records, how many records all sites have "
                     "together: a server could learn something of a single site if it said another number."
                 )
-            records = float(read.count("records", values["records"]))
+            records = float(read.count(f"records in {path}", values["records"]))
         agreement = SiteAgreement(support, reg, weights, records)
         # in the order of the names, which is that of the numbers
         listed = [sites[name] for name in sorted(sites)]

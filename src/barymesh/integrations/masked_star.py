@@ -31,7 +31,7 @@ from barymesh.decentralized.masks.sums import MaskedSums
 from barymesh.decentralized.tree.masked_reports import ANSWERS
 from barymesh.errors import NetworkError, OptionError
 from barymesh.integrations.identity import Identity, as_identity
-from barymesh.integrations.star import EQUAL, Coordinator, Floats, Report, Site, StarOptions
+from barymesh.integrations.star import EQUAL, LAST_ROUNDS, Coordinator, Floats, Report, Site, StarOptions
 from barymesh.methods.entropic import WITHIN_LIMITS, require_reach
 from barymesh.methods.rounds import Rounds
 
@@ -39,8 +39,9 @@ from barymesh.methods.rounds import Rounds
 LARGEST_WEIGHT = 2.0**40
 # the rounds of a run, at most
 MOST_ROUNDS = int(ANSWERS)
-# the rounds before the first contribution
+# the rounds before the first contribution; a run with no more than these and the certificate's finds nothing
 ROLL_CALL, WEIGHING = 0, 1
+LEAST_ROUNDS = WEIGHING + 1 + LAST_ROUNDS
 
 
 def weight_sums(options: StarOptions) -> MaskedSums:
@@ -56,6 +57,11 @@ def contribution_sums(options: StarOptions, method: Rounds) -> MaskedSums:
 
 
 def _check_rounds(options: StarOptions) -> None:
+    if options.max_rounds <= LEAST_ROUNDS:
+        raise OptionError(
+            f"max_rounds is {options.max_rounds}; the first two rounds are for the masks themselves, and a certificate "
+            f"takes {LAST_ROUNDS} more at least. Give max_rounds = {LEAST_ROUNDS + 1} or more; 500 is usual."
+        )
     if options.max_rounds > MOST_ROUNDS:
         raise OptionError(
             f"max_rounds is {options.max_rounds}; with masks a site takes part in {MOST_ROUNDS} rounds at most, "
@@ -183,7 +189,10 @@ class MaskedCoordinator(Coordinator):
         if self.round == ROLL_CALL:
             self._roll = words[sums.roll].astype(float)
             if np.count_nonzero(self._roll) < self.options.sites:
-                raise NetworkError("Two sites have the same identity. Each needs a key of its own, see sites.toml.")
+                raise NetworkError(
+                    "The sites do not have a number each: two have the same identity, or their sites.toml differ. "
+                    "Each needs a key of its own, and all the same sites.toml; compare its fingerprint."
+                )
             self.round, self.target = WEIGHING, self._roll
             return
         total = sums.total(words, self._roll)

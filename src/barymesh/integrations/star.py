@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,10 @@ class StarOptions:
     def from_config(cls, config: Mapping[str, Any]) -> StarOptions:
         """From the configuration of an application, which may have other keys too; ``max-rounds`` is ``max_rounds``."""
         given = {key.replace("-", "_"): value for key, value in config.items()}
+        names = [one.name for one in fields(cls)]
+        for key in given.keys() - set(names):
+            if near := get_close_matches(key, names, cutoff=0.8):
+                raise OptionError(f"The configuration has {key!r}, which is no option. Did you mean {near[0]!r}?")
         missing = [name for name in ("support", "reg", "sites") if name not in given]
         if missing:
             raise OptionError(

@@ -23,6 +23,10 @@ from tests.engines.test_ray import processes, python
 POINTS = np.linspace(-3, 3, 40)
 GAUSSIANS = [bm.Gaussian(mean, 0.3 + 0.05 * k) for k, mean in enumerate(np.linspace(-2, 2, 5))]
 GRID = bm.Support.regular((12, 12), 0, 1)
+# the caller's, and two more
+MACHINES = 3
+# a guard against hanging
+PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def cluster():
         initialize_head=True,
         head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": settings},
     )
-    for _ in range(2):
+    for _ in range(MACHINES - 1):
         made.add_node(num_cpus=2)
     ray.init(made.address, log_to_driver=False, logging_level="ERROR")
     yield made
@@ -147,11 +151,15 @@ def kill_one():
     os.kill(min(shards()), signal.SIGKILL)
 
 
-def lose(cluster, machine):
-    """With the shards on it, which notice that a moment later."""
+def lose_machine(cluster, wanted):
+    """With the shards on it, which notice that a moment later; another if this one has none."""
     before = shards()
-    cluster.remove_node(machine, allow_graceful=False)
+    above = {parent for process, parent, _, _ in processes() if process in before}
+    machines = [one for one in cluster.list_all_nodes() if one.all_processes["raylet"][0].process.pid in above]
+    cluster.remove_node(wanted if wanted in machines else machines[0], allow_graceful=False)
+    end = time.monotonic() + PATIENCE
     while before <= {process for process, *_ in processes()}:
+        assert time.monotonic() < end, "no shard has ended with its machine"
         time.sleep(0.05)
 
 
@@ -186,11 +194,12 @@ def test_a_lost_machine_is_replaced_by_another(workers, known, cluster, monkeypa
     cluster.wait_for_nodes()
     try:
         truth = run(measures, GRID, **options)
-        crash = Crash(partial(lose, cluster, third))
+        crash = Crash(partial(lose_machine, cluster, third))
         same(run(measures, GRID, callback=crash, **options), truth)
         assert len(crash.steps) > crash.at
     finally:
-        if third in cluster.list_all_nodes():
+        # two are left, whichever was lost
+        if len(cluster.list_all_nodes()) > MACHINES:
             cluster.remove_node(third)
 
 
@@ -297,7 +306,7 @@ def test_measures_at_a_machine(cluster, monkeypatch):
     try:
         found = run(measures, GRID, reg=0.02, workers=3)
         np.testing.assert_allclose(found.weights, here(images(), GRID, reg=0.02).weights, rtol=0, atol=1e-12)
-        crash = Crash(partial(lose, cluster, third))
+        crash = Crash(partial(lose_machine, cluster, third))
         with pytest.raises(NetworkError, match=r"lost with its machine, 127\.0\.0\.2"):
             run(measures, GRID, reg=0.02, workers=3, tol=1e-9, callback=crash)
     finally:

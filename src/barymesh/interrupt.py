@@ -1,4 +1,7 @@
-"""Ctrl-C that keeps what was computed: the first stops the work at its next safe point, the second stops at once."""
+"""Ctrl-C that keeps what was computed: the first stops the work at its next safe point, the second stops at once.
+
+So does ``request_interrupt``, however often it is called.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+# of the blocks that are being carried out in the main thread, the innermost last
+_requests: list[threading.Event] = []
+
+
+def request_interrupt() -> None:
+    """Stop the work at its next safe point, or at once if it has none: KeyboardInterrupt."""
+    if not _requests:
+        raise KeyboardInterrupt
+    _requests[-1].set()
 
 
 @contextmanager
@@ -24,11 +37,13 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         requested.set()
 
     # None: not ours to restore; SIG_IGN: the process is meant to continue through Ctrl-C
-    if previous in (None, signal.SIG_IGN):
-        yield requested.is_set
-        return
-    signal.signal(signal.SIGINT, on_signal)
+    ours = previous not in (None, signal.SIG_IGN)
+    _requests.append(requested)
+    if ours:
+        signal.signal(signal.SIGINT, on_signal)
     try:
         yield requested.is_set
     finally:
-        signal.signal(signal.SIGINT, previous)
+        if ours:
+            signal.signal(signal.SIGINT, previous)
+        _requests.remove(requested)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import barymesh as bm
+from barymesh.errors import FileError, OptionError
 from tests.integrations.folders import folders
 
 pytest.importorskip("nvflare")
@@ -122,9 +123,30 @@ def test_a_job_cannot_have_sites_do_without_masks_or_call_other_functions(tmp_pa
         place = tmp_path / name
         run(environment, "nvflare", "simulator", tmp_path / "jobs" / name, "-w", place, "-n", "3", "-t", "3")
         assert not list(place.rglob("barycenter.npz"))
-        # of the site that was asked first
+        # of a site that was asked before the run had ended
         assert said in "".join(log.read_text() for log in tmp_path.glob("site-*/barymesh.log"))
         assert all((tmp_path / f"site-{k + 1}").is_dir() for k in range(3))
+
+
+def test_a_site_whose_key_is_not_found_sends_nothing(tmp_path, environment, monkeypatch):
+    """As where the folder has another name than the site has with FLARE."""
+    from barymesh.integrations import nvflare
+
+    monkeypatch.setenv("BARYMESH_SITE", str(tmp_path))
+    monkeypatch.setattr(nvflare, "_loader", lambda text: lambda name: np.zeros((3, 1)))
+    executor = nvflare.BarycenterExecutor("sites:load", "60:-4:4", 0.1, 3, masks=False)
+    with pytest.raises(FileError):
+        executor._remembered("clinic", tmp_path, tmp_path / "memory", 0)
+    monkeypatch.setenv("BARYMESH_MASKS", "none")
+    assert executor._remembered("clinic", tmp_path, tmp_path / "memory", 0).round == -1
+
+
+def test_no_other_function_is_called_than_one_that_reads_a_measure():
+    from barymesh.integrations import nvflare
+
+    for text in ("shutil:rmtree", "unittest.mock:call", "os:path", "os"):
+        with pytest.raises(OptionError, match="decorator site_measure"):
+            nvflare._loader(text)
 
 
 def test_the_job_runs_in_the_proof_of_concept_mode(tmp_path, environment):

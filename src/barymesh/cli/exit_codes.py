@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from barymesh.errors import BarymeshError, FileError
+from barymesh.interrupt import request_interrupt
 from barymesh.status import Status
 
 if TYPE_CHECKING:
@@ -65,17 +66,15 @@ def finish(work: Callable[[], int], as_json: bool) -> NoReturn:
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM, which batch systems send when the time is over, does what Ctrl-C does: results are kept, and workers
-    end."""
+    """SIGTERM, which batch systems send when the time is over, does what Ctrl-C does, also where Ctrl-C is ignored:
+    results are kept, and workers end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        on_ctrl_c = signal.getsignal(signal.SIGINT)
-        if not callable(on_ctrl_c):
-            raise KeyboardInterrupt
-        on_ctrl_c(signal.SIGINT, frame)
+        # often sent twice, to a process and to its group
+        request_interrupt()
 
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:

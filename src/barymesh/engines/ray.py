@@ -95,7 +95,8 @@ def connected(address: str | None, workers: int) -> Iterator[str | None]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     with _settings_kept():
         if address is not None:
-            _join(address, quiet)
+            with _sigterm_kept():
+                _join(address, quiet)
             try:
                 yield None
             finally:
@@ -107,13 +108,23 @@ def connected(address: str | None, workers: int) -> Iterator[str | None]:
         short = "/tmp" if os.path.isdir("/tmp") else None
         with tempfile.TemporaryDirectory(prefix="barymesh-", dir=short, ignore_cleanup_errors=True) as folder:
             try:
-                ray.init(
-                    "local", num_cpus=workers, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES,
-                    _temp_dir=folder, **quiet,
-                )  # fmt: skip
+                with _sigterm_kept():
+                    ray.init(
+                        "local", num_cpus=workers, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES,
+                        _temp_dir=folder, **quiet,
+                    )  # fmt: skip
                 yield folder
             finally:
                 ray.shutdown()
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Ray has SIGTERM end the program at once; if the program has a handler of its own, that stays."""
+    own = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(own) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, own)
 
 
 def _require_loopback() -> None:
@@ -135,7 +146,7 @@ def _join(address: str, quiet: dict[str, Any]) -> None:
     try:
         _require_listener(address)
         ray.init(address, **quiet)
-    except (AuthenticationError, OSError, RuntimeError, ValueError) as error:
+    except (AuthenticationError, OSError, OverflowError, RuntimeError, ValueError) as error:
         refused = isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)
         if refused or "AuthToken" in str(error.__cause__):
             raise NetworkError(

@@ -9,6 +9,7 @@ in them: FLARE sends the logs and files in the folder of a run to the server.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import time
 import traceback
@@ -37,13 +38,14 @@ with needs("nvflare"):
     from nvflare.app_common.workflows.model_controller import ModelController
     from nvflare.job_config.api import FedJob
 
-    from barymesh.integrations.identity import SECRET
     from barymesh.integrations.masked_star import new_coordinator, new_site
 
 # the name of the task, and of the file in the folder of the run at the server
 TASK, RESULT = "barycenter", "barycenter.npz"
 # what names the folder of a site, or one with a folder of that name for each site; and its log there
 SITE, LOG = "BARYMESH_SITE", "barymesh.log"
+# a site for which this is "none" sends what it sends without masks
+WITHOUT_MASKS = "BARYMESH_MASKS"
 # seconds that a round may take by default
 TIMEOUT = 600
 
@@ -52,7 +54,7 @@ F = TypeVar("F", bound=Callable[[str], Any])
 
 def site_measure(load: F) -> F:
     """A decorator: the function reads the measure of a site, whose name it is called with. No job can have a site call
-    any other function.
+    any other function; it can have it import any module that is installed there.
 
     Examples
     --------
@@ -132,18 +134,21 @@ class BarycenterExecutor(Executor):  # type: ignore[misc, unused-ignore]
             return make_reply(ReturnCode.TASK_UNKNOWN)
         folder = _site_folder(fl_ctx.get_identity_name())
         if folder is None:
-            self.log_error(fl_ctx, f"{SITE} in the environment of the site must name a folder of its own.")
+            self.log_error(
+                fl_ctx, f"{SITE} in the environment of the site must be the absolute path of its own folder."
+            )
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
         asked = FLModelUtils.from_shareable(shareable)
         try:
             with _told_to_nobody_else(folder):
                 target, number = asked.params.get("target"), int(asked.current_round)
-                memory = folder / f"memory-{fl_ctx.get_job_id()}.npz"
-                site = self._site = self._remembered(fl_ctx.get_identity_name(), folder, memory, number)
+                name = fl_ctx.get_identity_name()
+                memory = folder / f"memory-{name}-{fl_ctx.get_job_id()}.npz"
+                site = self._site = self._remembered(name, folder, memory, number)
                 report = site.report(number, None if target is None else np.asarray(target))
                 with replacing(memory, private=True) as file:
                     np.savez(file, **site.saved())  # type: ignore[arg-type]
-        except Exception:
+        except (Exception, SystemExit):
             # the reason may have data in it, and the server gets the log
             self.log_error(fl_ctx, f"The site could not take part in the barycenter: {LOG} in its own folder says why.")
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
@@ -154,7 +159,8 @@ class BarycenterExecutor(Executor):  # type: ignore[misc, unused-ignore]
         in every round, if it has fewer threads than sites."""
         if self._site is not None and number > 0:
             return self._site
-        identity = folder if (folder / SECRET).exists() else None
+        # a key that is not found is an error: only the site itself says that it does without
+        identity = None if os.environ.get(WITHOUT_MASKS) == "none" else folder
         site = new_site(self._options, _loader(self.load)(name), identity, seed=zlib.crc32(name.encode()))
         if number > 0 and memory.exists():
             with np.load(memory) as stored:
@@ -197,8 +203,11 @@ def barycenter_job(name: str, load: str, script: str | Path | None = None, **opt
 def _site_folder(name: str) -> Path | None:
     """The folder that this site has set for itself, or for all sites of a simulation; None if it has not."""
     above = Path(os.environ.get(SITE) or os.devnull)
-    folder = above / name if (above / name).is_dir() else above
-    return folder if folder.is_dir() else None
+    try:
+        folder = above / name if (above / name).is_dir() else above
+        return folder if folder.is_absolute() and folder.is_dir() else None
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -208,7 +217,7 @@ def _told_to_nobody_else(folder: Path) -> Iterator[None]:
         warnings.simplefilter("default")
         try:
             yield
-        except Exception:
+        except (Exception, SystemExit):
             _write_log(folder, traceback.format_exc())
             raise
         finally:
@@ -225,7 +234,8 @@ def _write_log(folder: Path, text: str) -> None:
 def _loader(text: str) -> Callable[[str], Any]:
     module, _, name = text.partition(":")
     found: Any = getattr(importlib.import_module(module), name, None) if name else None
-    if not getattr(found, "is_site_measure", False):
+    # others may have any attribute, and be imported from anywhere
+    if not inspect.isfunction(found) or getattr(found, "is_site_measure", None) is not True:
         raise OptionError(
             f"load is {text!r}; it must name a function as module:name, and that must have the decorator site_measure "
             "of barymesh.integrations.nvflare: otherwise a job could have the site call any function."

@@ -99,7 +99,7 @@ class StarOptions:
         given = {key.replace("-", "_"): value for key, value in config.items()}
         names = [one.name for one in fields(cls)]
         for key in given.keys() - set(names):
-            if near := get_close_matches(key, names, cutoff=0.8):
+            if near := get_close_matches(key, names, cutoff=0.9):
                 raise OptionError(f"The configuration has {key!r}, which is no option. Did you mean {near[0]!r}?")
         missing = [name for name in ("support", "reg", "sites") if name not in given]
         if missing:

@@ -119,6 +119,8 @@ class MaskedSums:
         return Total(self.parts.numbers(parts) / weight, weight, max(error, 0.0))
 
 
-def _times(rounding: float) -> int:
+def _times(rounding: float) -> int | str:
     """By what reg must be multiplied for averages that are exact enough: they are as exact as 1 in a power of 2."""
+    if not np.isfinite(rounding):
+        return "a great many"
     return 1 << int(np.ceil(np.log2(rounding / COARSEST) + 0.1))
